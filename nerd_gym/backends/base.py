@@ -1,0 +1,168 @@
+"""The contract of a physics backend: a batch of one robot, stepped a frame at a time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..robots.kinematics import Kinematics
+from ..robots.model import RobotModel
+
+# The stated range of a healthy state: beyond it every simulation here has come apart.
+Q_LIMIT = 1e4
+QD_LIMIT = 1e3
+UP = (0.0, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Contacts:
+    """Where the robot's candidate points stand over the ground, C per environment."""
+
+    distance: Tensor  # [N, C] of the surface, negative inside the ground
+    point: Tensor  # [N, C, 3] on the robot's surface, where a force would act
+    normal: Tensor  # [N, C, 3] of the ground
+
+
+class Backend(ABC):
+    """N copies of a robot. Tasks read ``q``, ``qd`` and ``contacts``; only the backend writes them."""
+
+    name: ClassVar[str]
+    options: ClassVar[dict[str, str]] = {}  # option -> one line of help; these are the valid keywords
+
+    def __init__(self, robot: RobotModel, num_envs: int, device: torch.device | str = "cpu"):
+        self.robot = robot
+        self.num_envs = num_envs
+        self.device = torch.device(device)
+        self.frame_dt = robot.frame_dt
+        self.kinematics = Kinematics(robot, self.device)
+        # Asking the host "is any row bad?" is free on a CPU and a stall on an accelerator, where rows are
+        # always masked instead. Both ways give the same numbers; tests switch this off on the CPU.
+        self.host_checks = self.device.type == "cpu"
+        self.q = self._default_q().repeat(num_envs, 1)
+        self.qd = torch.zeros(num_envs, robot.nv, device=self.device)
+        self.healthy = torch.ones(num_envs, dtype=torch.bool, device=self.device)
+        self.ground_point = torch.zeros(num_envs, 3, device=self.device)
+        self.ground_normal = torch.tensor(UP, device=self.device).repeat(num_envs, 1)
+        if robot.ground is not None:
+            point, normal = ground_of_model(robot)
+            self.ground_point += torch.as_tensor(point, dtype=torch.float32, device=self.device)
+            self.ground_normal[:] = torch.as_tensor(normal, dtype=torch.float32, device=self.device)
+        self._candidates = self.kinematics.fixed_points(robot.candidates.body, robot.candidates.position)
+        self._radius = torch.as_tensor(robot.candidates.radius, dtype=torch.float32, device=self.device)
+        self._poses: Tensor | None = None
+
+    def _default_q(self) -> Tensor:
+        return torch.as_tensor(self.robot.mj_model.qpos0, dtype=torch.float32, device=self.device)
+
+    # What a backend writes.
+
+    @abstractmethod
+    def _advance(self, joint_force: Tensor) -> None:
+        """Move ``q`` and ``qd`` on by one frame under finite forces [N, nj]."""
+
+    def _rows_written(self, mask: Tensor) -> None:
+        """``q``, ``qd`` or the ground of the masked rows were set from outside: take them over."""
+
+    def _extra_state(self) -> dict[str, Any]:
+        """What a snapshot needs besides q, qd and ground."""
+        return {}
+
+    def _restore_extra(self, state: dict[str, Any]) -> None:
+        """Put back what :meth:`_extra_state` gave."""
+
+    # What everyone calls.
+
+    def reset(self, mask: Tensor, q: Tensor, qd: Tensor, ground: tuple[Tensor, Tensor] | None = None) -> None:
+        """Set the masked rows, in place; the others stay as they are to the bit.
+
+        mask [N] bool, q [N, nq], qd [N, nv], ground (point [N, 3], normal [N, 3]).
+        """
+        self._check("mask", mask, (self.num_envs,))
+        self._check("q", q, self.q.shape)
+        self._check("qd", qd, self.qd.shape)
+        row = mask[:, None]
+        self.q.copy_(torch.where(row, q, self.q))
+        self.qd.copy_(torch.where(row, qd, self.qd))
+        if ground is not None:
+            self.ground_point.copy_(torch.where(row, ground[0], self.ground_point))
+            self.ground_normal.copy_(torch.where(row, ground[1], self.ground_normal))
+        self.healthy |= mask
+        self._poses = None
+        self._rows_written(mask)
+
+    def step(self, joint_force: Tensor) -> None:
+        """One frame under joint_force [N, nj], held constant.
+
+        A row that is given a force that is not finite, or that leaves the stated range, stays at its last
+        healthy state and is marked in ``healthy``; the other rows do not notice.
+        """
+        self._check("joint_force", joint_force, (self.num_envs, self.robot.nj))
+        finite = joint_force.isfinite().all(-1)
+        if self.may_hold(~finite):
+            joint_force = torch.where(finite[:, None], joint_force, 0.0)
+        q, qd = self.q.clone(), self.qd.clone()
+        self._advance(joint_force)
+        self._poses = None
+        # A comparison with NaN is false, so that these find NaN and infinity too.
+        self.healthy = finite & (self.q.abs() <= Q_LIMIT).all(-1) & (self.qd.abs() <= QD_LIMIT).all(-1)
+        bad = ~self.healthy
+        if self.may_hold(bad):
+            self.q.copy_(torch.where(bad[:, None], q, self.q))
+            self.qd.copy_(torch.where(bad[:, None], qd, self.qd))
+            self._rows_written(bad)
+
+    def may_hold(self, mask: Tensor) -> bool:
+        """Whether any row of the mask may be true, without stalling an accelerator to find out."""
+        return not self.host_checks or bool(mask.any())
+
+    @property
+    def poses(self) -> Tensor:
+        """World poses [N, F, 4, 4] of the robot's frames at the current state."""
+        if self._poses is None:
+            self._poses = self.kinematics.poses(self.q)
+        return self._poses
+
+    @property
+    def contacts(self) -> Contacts:
+        """The candidate points at the current state."""
+        normal = self.ground_normal[:, None]
+        centre = self.kinematics.points(self.poses, self._candidates)
+        distance = ((centre - self.ground_point[:, None]) * normal).sum(-1) - self._radius
+        return Contacts(distance, centre - self._radius[:, None] * normal, normal.expand_as(centre))
+
+    def snapshot(self) -> dict[str, Any]:
+        """The full state, for :meth:`restore`."""
+        fields = ("q", "qd", "healthy", "ground_point", "ground_normal")
+        return {name: getattr(self, name).clone() for name in fields} | {"extra": self._extra_state()}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Go back to a snapshot, to the bit."""
+        for name, value in snapshot.items():
+            if name != "extra":
+                getattr(self, name).copy_(value)
+        self._poses = None
+        self._rows_written(torch.ones_like(self.healthy))
+        self._restore_extra(snapshot["extra"])
+
+    def close(self) -> None:
+        """Give back threads and memory."""
+
+    def _check(self, what: str, value: Tensor, shape: tuple[int, ...]) -> None:
+        if tuple(value.shape) != tuple(shape):
+            raise ValueError(f"{what} has shape {tuple(value.shape)}; this batch takes {tuple(shape)}")
+        if value.device.type != self.device.type:
+            raise ValueError(f"{what} is on {value.device}; this batch is on {self.device}")
+
+
+def ground_of_model(robot: RobotModel) -> tuple[np.ndarray, np.ndarray]:
+    """Point and normal of the ground plane as the MJCF has it."""
+    import mujoco
+
+    data = mujoco.MjData(robot.mj_model)
+    mujoco.mj_kinematics(robot.mj_model, data)
+    return data.geom_xpos[robot.ground].copy(), data.geom_xmat[robot.ground].reshape(3, 3)[:, 2].copy()

@@ -1,0 +1,347 @@
+"""Articulated-body dynamics as one fused Warp kernel: a thread simulates all substeps of one robot's frame.
+
+Everything is in world axes about a point that moves with the robot (the base's origin; for a fixed base
+the world's), which keeps float32 accurate wherever the robot walks. Composite inertias give the mass
+matrix H, which is factored as L^T D L along the tree so that no zero is ever touched.
+
+Per substep, with s the way the base has gone since H was formed (zero unless H is frozen):
+
+    (M, F, tau) = applied + contact + limit forces - bias     M about the base's origin
+    (alpha, a0, qdd) = H^-1 (M + s x F, F, tau)
+    a = a0 + alpha x s;  w += dt alpha;  v* = v + dt a;  p += dt v*;  v = v* + dt w x v*
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import warp as wp
+
+
+@wp.struct
+class Tree:
+    """A robot as arrays over its L links; link l > 0 (or every link of a fixed base) has one joint."""
+
+    parent: wp.array(dtype=wp.int32)  # [L], -1 is the world
+    slide: wp.array(dtype=wp.int32)  # [L], 1 for a slide
+    dof_parent: wp.array(dtype=wp.int32)  # [nv], the next dof towards the root, -1 at the root
+    offset: wp.array(dtype=wp.vec3)  # [L], joint's place in the parent's frame
+    turn: wp.array(dtype=wp.mat33)  # [L], joint's orientation there
+    turn_sin: wp.array(dtype=wp.mat33)  # [L], turn @ skew(axis)
+    turn_cos: wp.array(dtype=wp.mat33)  # [L], turn @ skew(axis)^2
+    axis: wp.array(dtype=wp.vec3)  # [L], joint axis in the parent's frame
+    mass: wp.array(dtype=wp.float32)  # [L]
+    com: wp.array(dtype=wp.vec3)  # [L], in the link's frame
+    inertia: wp.array(dtype=wp.mat33)  # [L], about the com
+    inertia_of: wp.array(dtype=wp.int32)  # [L], whose inertia stands for link l's in H: l itself if right
+    armature: wp.array(dtype=wp.float32)  # [L]
+    damping: wp.array(dtype=wp.float32)  # [L]
+    stiffness: wp.array(dtype=wp.float32)  # [L]
+    rest: wp.array(dtype=wp.float32)  # [L]
+    lower: wp.array(dtype=wp.float32)  # [L]
+    upper: wp.array(dtype=wp.float32)  # [L]
+    contact_link: wp.array(dtype=wp.int32)  # [C]
+    contact_point: wp.array(dtype=wp.vec3)  # [C], in the link's frame
+    contact_radius: wp.array(dtype=wp.float32)  # [C]
+
+
+@wp.struct
+class Physics:
+    """Scalars of a backend."""
+
+    dt: wp.float32
+    substeps: wp.int32
+    frozen: wp.int32  # 1: H once per frame, as the published simulator has it
+    huber: wp.int32  # 1: the friction law of Warp 1.8, 0: capped viscous Coulomb
+    gravity: wp.vec3
+    limit_ke: wp.float32
+    limit_kd: wp.float32
+    ke: wp.float32
+    kd: wp.float32
+    kf: wp.float32
+    mu: wp.float32
+
+
+@wp.func
+def contact_force(depth: float, velocity: wp.vec3, normal: wp.vec3, physics: Physics) -> wp.vec3:
+    """Penalty force on a point that is `depth` (> 0) inside the ground."""
+    vn = wp.dot(velocity, normal)
+    vt = velocity - vn * normal
+    push = physics.ke * depth - physics.kd * wp.min(vn, 0.0)
+    slip = wp.length(vt)
+    force = push * normal
+    if slip > 0.0:
+        # Huber: the smoothed slip |vt|^2 / 2 (|vt| - 1/2 above 1 m/s) stands where Coulomb has |vt|.
+        smooth = slip
+        if physics.huber == 1:
+            smooth = wp.where(slip <= 1.0, 0.5 * slip * slip, slip - 0.5)
+        force = force - wp.min(physics.kf, physics.mu * push / smooth) * vt
+    return force
+
+
+@lru_cache(maxsize=32)
+def frame_kernel(links: int, nv: int, contacts: int, free: bool) -> wp.Kernel:
+    """The kernel for robots of these sizes: ``frame(q, qd, force, ground_point, ground_normal, tree, physics, first)``."""
+    first_joint = 1 if free else 0
+    dof_shift = 5 if free else 0  # link l's dof is l + dof_shift
+    q_shift = 6 if free else 0
+    size = nv * nv
+
+    def frame(
+        q: wp.array2d(dtype=wp.float32),
+        qd: wp.array2d(dtype=wp.float32),
+        force: wp.array2d(dtype=wp.float32),
+        ground_point: wp.array(dtype=wp.vec3),
+        ground_normal: wp.array(dtype=wp.vec3),
+        tree: Tree,
+        physics: Physics,
+        first: int,
+    ):
+        env = wp.tid() + first
+        dt = physics.dt
+        plane_normal = ground_normal[env]
+
+        rotation = wp.zeros(shape=(links,), dtype=wp.mat33)
+        origin = wp.zeros(shape=(links,), dtype=wp.vec3)
+        axis_w = wp.zeros(shape=(links,), dtype=wp.vec3)  # motion axis, angular part
+        axis_v = wp.zeros(shape=(links,), dtype=wp.vec3)  # motion axis, linear part
+        vel_w = wp.zeros(shape=(links,), dtype=wp.vec3)
+        vel_v = wp.zeros(shape=(links,), dtype=wp.vec3)
+        acc_w = wp.zeros(shape=(links,), dtype=wp.vec3)  # acceleration at zero joint acceleration
+        acc_v = wp.zeros(shape=(links,), dtype=wp.vec3)
+        bias_m = wp.zeros(shape=(links,), dtype=wp.vec3)  # moment about the reference point
+        bias_f = wp.zeros(shape=(links,), dtype=wp.vec3)
+        arm = wp.zeros(shape=(links,), dtype=wp.vec3)  # mass times com
+        spin = wp.zeros(shape=(links,), dtype=wp.mat33)  # inertia about the reference point
+        whole_mass = wp.zeros(shape=(links,), dtype=wp.float32)  # the same, composite
+        whole_arm = wp.zeros(shape=(links,), dtype=wp.vec3)
+        whole_spin = wp.zeros(shape=(links,), dtype=wp.mat33)
+        H = wp.zeros(shape=(size,), dtype=wp.float32)
+        x = wp.zeros(shape=(nv,), dtype=wp.float32)
+        position = wp.zeros(shape=(links,), dtype=wp.float32)
+        speed = wp.zeros(shape=(links,), dtype=wp.float32)
+
+        base = wp.vec3(0.0, 0.0, 0.0)
+        quat = wp.quat(0.0, 0.0, 0.0, 1.0)
+        w = wp.vec3(0.0, 0.0, 0.0)
+        v = wp.vec3(0.0, 0.0, 0.0)
+        if wp.static(free):
+            base = wp.vec3(q[env, 0], q[env, 1], q[env, 2])
+            quat = wp.quat(q[env, 4], q[env, 5], q[env, 6], q[env, 3])
+            v = wp.vec3(qd[env, 0], qd[env, 1], qd[env, 2])
+            w = wp.quat_rotate(quat, wp.vec3(qd[env, 3], qd[env, 4], qd[env, 5]))
+        for l in range(first_joint, links):
+            position[l] = q[env, l + q_shift]
+            speed[l] = qd[env, l + dof_shift]
+        moved = wp.vec3(0.0, 0.0, 0.0)  # of the base since frame start
+        travel = wp.vec3(0.0, 0.0, 0.0)  # of the base since H was formed
+        height0 = wp.dot(plane_normal, base - ground_point[env])
+
+        for substep in range(physics.substeps):
+            # Poses, motion axes, velocities and velocity-dependent accelerations, root to leaves.
+            for l in range(links):
+                if wp.static(free) and l == 0:
+                    rotation[0] = wp.quat_to_matrix(quat)
+                    vel_w[0] = w
+                    vel_v[0] = v
+                    acc_w[0] = wp.vec3(0.0, 0.0, 0.0)
+                    acc_v[0] = -physics.gravity
+                else:
+                    p = tree.parent[l]
+                    up = wp.identity(n=3, dtype=wp.float32)
+                    place = wp.vec3(0.0, 0.0, 0.0)
+                    pw = wp.vec3(0.0, 0.0, 0.0)
+                    pv = wp.vec3(0.0, 0.0, 0.0)
+                    aw = wp.vec3(0.0, 0.0, 0.0)
+                    av = -physics.gravity
+                    if p >= 0:
+                        up = rotation[p]
+                        place = origin[p]
+                        pw = vel_w[p]
+                        pv = vel_v[p]
+                        aw = acc_w[p]
+                        av = acc_v[p]
+                    axis = up * tree.axis[l]
+                    place = place + up * tree.offset[l]
+                    qd_l = speed[l]
+                    if tree.slide[l] == 1:
+                        rotation[l] = up * tree.turn[l]
+                        place = place + position[l] * axis
+                        axis_w[l] = wp.vec3(0.0, 0.0, 0.0)
+                        axis_v[l] = axis
+                        vel_w[l] = pw
+                        vel_v[l] = pv + qd_l * axis
+                        acc_w[l] = aw
+                        acc_v[l] = av + qd_l * wp.cross(pw, axis)
+                    else:
+                        s = wp.sin(position[l])
+                        c = 1.0 - wp.cos(position[l])
+                        rotation[l] = up * (tree.turn[l] + s * tree.turn_sin[l] + c * tree.turn_cos[l])
+                        swing = wp.cross(place, axis)
+                        axis_w[l] = axis
+                        axis_v[l] = swing
+                        vel_w[l] = pw + qd_l * axis
+                        vel_v[l] = pv + qd_l * swing
+                        acc_w[l] = aw + qd_l * wp.cross(pw, axis)
+                        acc_v[l] = av + qd_l * (wp.cross(pw, swing) + wp.cross(pv, axis))
+                    origin[l] = place
+                # Inertia about the reference point, and the force that the motion so far needs.
+                m = tree.mass[l]
+                r = rotation[l]
+                com = origin[l] + r * tree.com[l]
+                h = m * com
+                about = r * tree.inertia[l] * wp.transpose(r) + m * (
+                    wp.dot(com, com) * wp.identity(n=3, dtype=wp.float32) - wp.outer(com, com)
+                )
+                arm[l] = h
+                spin[l] = about
+                lw = vel_w[l]
+                lv = vel_v[l]
+                momentum_m = about * lw + wp.cross(h, lv)
+                momentum_f = m * lv - wp.cross(h, lw)
+                bias_m[l] = (
+                    about * acc_w[l] + wp.cross(h, acc_v[l]) + wp.cross(lw, momentum_m) + wp.cross(lv, momentum_f)
+                )
+                bias_f[l] = m * acc_v[l] - wp.cross(h, acc_w[l]) + wp.cross(lw, momentum_f)
+
+            if wp.static(contacts > 0):
+                height = height0 + wp.dot(plane_normal, moved)
+                for k in range(contacts):
+                    l = tree.contact_link[k]
+                    point = origin[l] + rotation[l] * tree.contact_point[k]
+                    depth = tree.contact_radius[k] - height - wp.dot(plane_normal, point)
+                    if depth > 0.0:
+                        point = point - tree.contact_radius[k] * plane_normal
+                        push = contact_force(depth, vel_v[l] + wp.cross(vel_w[l], point), plane_normal, physics)
+                        bias_f[l] = bias_f[l] - push
+                        bias_m[l] = bias_m[l] - wp.cross(point, push)
+
+            # Joint forces, leaves to root.
+            for back in range(first_joint, links):
+                l = links - 1 - back + first_joint
+                angle = position[l]
+                rate = speed[l]
+                tau = force[env, l - first_joint] - tree.damping[l] * rate
+                tau = tau - tree.stiffness[l] * (angle - tree.rest[l])
+                if angle < tree.lower[l]:
+                    tau = tau + physics.limit_ke * (tree.lower[l] - angle) - physics.limit_kd * rate
+                if angle > tree.upper[l]:
+                    tau = tau + physics.limit_ke * (tree.upper[l] - angle) - physics.limit_kd * rate
+                x[l + dof_shift] = tau - wp.dot(axis_w[l], bias_m[l]) - wp.dot(axis_v[l], bias_f[l])
+                p = tree.parent[l]
+                if p >= 0:
+                    bias_m[p] = bias_m[p] + bias_m[l]
+                    bias_f[p] = bias_f[p] + bias_f[l]
+            if wp.static(free):
+                moment = -bias_m[0] - wp.cross(travel, bias_f[0])
+                for i in range(3):
+                    x[i] = moment[i]
+                    x[i + 3] = -bias_f[0][i]
+
+            if physics.frozen == 0 or substep == 0:
+                for l in range(links):
+                    j = tree.inertia_of[l]
+                    whole_mass[l] = tree.mass[j]
+                    whole_arm[l] = arm[j]
+                    whole_spin[l] = spin[j]
+                for back in range(first_joint, links):
+                    l = links - 1 - back + first_joint
+                    p = tree.parent[l]
+                    if p >= 0:
+                        whole_mass[p] = whole_mass[p] + whole_mass[l]
+                        whole_arm[p] = whole_arm[p] + whole_arm[l]
+                        whole_spin[p] = whole_spin[p] + whole_spin[l]
+                    need_m = whole_spin[l] * axis_w[l] + wp.cross(whole_arm[l], axis_v[l])
+                    need_f = whole_mass[l] * axis_v[l] - wp.cross(whole_arm[l], axis_w[l])
+                    row = (l + dof_shift) * nv
+                    H[row + l + dof_shift] = (
+                        wp.dot(axis_w[l], need_m) + wp.dot(axis_v[l], need_f) + tree.armature[l]
+                    )
+                    while p >= first_joint:
+                        H[row + p + dof_shift] = wp.dot(axis_w[p], need_m) + wp.dot(axis_v[p], need_f)
+                        p = tree.parent[p]
+                    if wp.static(free):
+                        for i in range(3):
+                            H[row + i] = need_m[i]
+                            H[row + i + 3] = need_f[i]
+                if wp.static(free):
+                    a = whole_arm[0]
+                    for i in range(3):
+                        for j in range(3):
+                            H[i * nv + j] = whole_spin[0][i, j]
+                            H[(i + 3) * nv + j] = 0.0
+                            H[(i + 3) * nv + j + 3] = 0.0
+                        H[(i + 3) * nv + i + 3] = whole_mass[0]
+                    # Rows 3..5 (force) against columns 0..2 (rotation): -skew(mass times com).
+                    H[3 * nv + 1] = a[2]
+                    H[3 * nv + 2] = -a[1]
+                    H[4 * nv + 0] = -a[2]
+                    H[4 * nv + 2] = a[0]
+                    H[5 * nv + 0] = a[1]
+                    H[5 * nv + 1] = -a[0]
+                # H = L^T D L, in place: L below the diagonal, 1 / D on it.
+                for back in range(nv):
+                    k = nv - 1 - back
+                    inverse = 1.0 / H[k * nv + k]
+                    i = tree.dof_parent[k]
+                    while i >= 0:
+                        ratio = H[k * nv + i] * inverse
+                        j = i
+                        while j >= 0:
+                            H[i * nv + j] = H[i * nv + j] - ratio * H[k * nv + j]
+                            j = tree.dof_parent[j]
+                        i = tree.dof_parent[i]
+                    i = tree.dof_parent[k]
+                    while i >= 0:
+                        H[k * nv + i] = H[k * nv + i] * inverse
+                        i = tree.dof_parent[i]
+                    H[k * nv + k] = inverse
+
+            # Solve H x = x.
+            for back in range(nv):
+                k = nv - 1 - back
+                i = tree.dof_parent[k]
+                while i >= 0:
+                    x[i] = x[i] - H[k * nv + i] * x[k]
+                    i = tree.dof_parent[i]
+            for k in range(nv):
+                value = x[k] * H[k * nv + k]
+                i = tree.dof_parent[k]
+                while i >= 0:
+                    value = value - H[k * nv + i] * x[i]
+                    i = tree.dof_parent[i]
+                x[k] = value
+
+            # Semi-implicit Euler.
+            for l in range(first_joint, links):
+                rate = speed[l] + dt * x[l + dof_shift]
+                speed[l] = rate
+                position[l] = position[l] + dt * rate
+            if wp.static(free):
+                alpha = wp.vec3(x[0], x[1], x[2])
+                star = v + dt * (wp.vec3(x[3], x[4], x[5]) + wp.cross(alpha, travel))
+                w = w + dt * alpha
+                step = dt * star
+                moved = moved + step
+                if physics.frozen == 1:
+                    travel = moved
+                v = star + dt * wp.cross(w, star)
+                quat = wp.normalize(quat + (0.5 * dt) * (wp.quat(w[0], w[1], w[2], 0.0) * quat))
+
+        for l in range(first_joint, links):
+            q[env, l + q_shift] = position[l]
+            qd[env, l + dof_shift] = speed[l]
+        if wp.static(free):
+            base = base + moved
+            body_w = wp.quat_rotate_inv(quat, w)
+            for i in range(3):
+                q[env, i] = base[i]
+                q[env, i + 4] = quat[i]
+                qd[env, i] = v[i]
+                qd[env, i + 3] = body_w[i]
+            q[env, 3] = quat[3]
+
+    key = f"frame_{links}_{nv}_{contacts}_{'free' if free else 'fixed'}"
+    module = wp.get_module(f"nerd_gym.featherstone.{key}")
+    module.options["enable_backward"] = False
+    return wp.Kernel(frame, key=key, module=module)

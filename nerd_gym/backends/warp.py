@@ -1,0 +1,283 @@
+"""`warp`: Newton reads the MJCF, our fused Featherstone kernel moves the robot.
+
+Contacts are penalty forces of the candidate points against one plane per environment.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import newton
+import numpy as np
+import torch
+import warp as wp
+from torch import Tensor
+
+from ..robots.model import FRICTION_LAWS, RobotModel
+from .base import Backend
+from .featherstone import Physics, Tree, frame_kernel
+
+SHARD = 64  # environments a thread should have at least, or handing them over costs more than it saves
+
+
+class WarpBackend(Backend):
+    """Featherstone on Warp, float32, semi-implicit Euler."""
+
+    name = "warp"
+    options = {
+        "friction": "friction law, coulomb or huber (default: the robot's)",
+        "reference": "True: the published simulator with its mistakes, to reproduce published figures",
+        "substeps": "physics steps in a frame (default: the robot's)",
+        "threads": "CPU threads (default: all)",
+    }
+
+    def __init__(
+        self,
+        robot: RobotModel,
+        num_envs: int,
+        device: torch.device | str = "cpu",
+        *,
+        friction: str | None = None,
+        reference: bool = False,
+        substeps: int | None = None,
+        threads: int | None = None,
+    ):
+        super().__init__(robot, num_envs, device)
+        law = robot.friction_law if friction is None else friction
+        if law not in FRICTION_LAWS:
+            raise ValueError(f"unknown friction {law!r}; valid: {', '.join(FRICTION_LAWS)}")
+        self.reference = reference
+        self.substeps = robot.substeps if substeps is None else int(substeps)
+        if self.substeps < 1:
+            raise ValueError(f"substeps is {self.substeps}; it must be at least 1")
+        wp.init()
+        self._wp_device = wp.device_from_torch(self.device)
+        links = read_links(robot)
+        if reference:
+            links["inertia_of"] = published_inertia_pairing(robot, links)
+        self._tree = make_tree(links, robot, self._wp_device)
+        self._physics = self._make_physics(law)
+        self._kernel = frame_kernel(
+            len(links["parent"]), robot.nv, len(robot.candidates.radius), robot.free_base
+        )
+        load_with_notice(self._kernel, self._wp_device)
+        self._force = torch.zeros(num_envs, robot.nj, device=self.device)
+        self._arrays = [
+            wp.from_torch(self.q),
+            wp.from_torch(self.qd),
+            wp.from_torch(self._force),
+            wp.from_torch(self.ground_point, dtype=wp.vec3),
+            wp.from_torch(self.ground_normal, dtype=wp.vec3),
+        ]
+        self._make_launches(threads)
+
+    def _make_physics(self, law: str) -> Physics:
+        physics = Physics()
+        physics.dt = self.frame_dt / self.substeps
+        physics.substeps = self.substeps
+        physics.frozen = int(self.reference)
+        physics.huber = int(law == "huber")
+        physics.gravity = wp.vec3(*map(float, self.robot.mj_model.opt.gravity))
+        physics.limit_ke, physics.limit_kd = self.robot.limit_gains
+        physics.ke, physics.kd, physics.kf, physics.mu = self.robot.contact_gains
+        return physics
+
+    def _make_launches(self, threads: int | None) -> None:
+        """One recorded launch per shard: the arrays stay where they are for the backend's life."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        threads = cores if threads is None else int(threads)
+        if threads < 1:
+            raise ValueError(f"threads is {threads}; it must be at least 1")
+        shards = 1 if self.device.type != "cpu" else max(1, min(threads, self.num_envs // SHARD))
+        edges = np.linspace(0, self.num_envs, shards + 1).astype(int)
+        self._launches = [
+            wp.launch(
+                self._kernel,
+                dim=int(end - start),
+                inputs=[*self._arrays, self._tree, self._physics, int(start)],
+                device=self._wp_device,
+                record_cmd=True,
+            )
+            for start, end in zip(edges[:-1], edges[1:], strict=True)
+        ]
+        self._pool = ThreadPoolExecutor(shards - 1, "nerd-gym-warp") if shards > 1 else None
+
+    def _advance(self, joint_force: Tensor) -> None:
+        self._force.copy_(joint_force)
+        if self.device.type == "cuda":
+            self._launches[0].launch(stream=wp.stream_from_torch(torch.cuda.current_stream(self.device)))
+            return
+        others = [self._pool.submit(launch.launch) for launch in self._launches[1:]] if self._pool else []
+        self._launches[0].launch()
+        for other in others:
+            other.result()
+
+    def close(self) -> None:
+        if self._pool:
+            self._pool.shutdown()
+
+
+def read_links(robot: RobotModel) -> dict[str, np.ndarray]:
+    """The robot's tree from Newton's MJCF importer, with each link's frame put at its joint."""
+    builder = newton.ModelBuilder(up_axis=newton.Axis.Z)
+    builder.add_mjcf(str(robot.path), collapse_fixed_joints=True, parse_visuals=False, parse_sites=False)
+    kinds = [newton.JointType(t) for t in builder.joint_type]
+    wanted = [newton.JointType.FREE] * robot.free_base + [
+        newton.JointType.PRISMATIC if robot.mj_model.jnt_type[j] == 2 else newton.JointType.REVOLUTE
+        for j in range(int(robot.free_base), robot.mj_model.njnt)
+    ]
+    if kinds != wanted:
+        raise ValueError(
+            f"{robot.name}: Newton reads its joints as {[k.name for k in kinds]}, MuJoCo as {[k.name for k in wanted]}; "
+            "the warp backend needs one joint per body, in the same order"
+        )
+    link_of_body = {child: l for l, child in enumerate(builder.joint_child)}
+    count = len(kinds)
+    links = {
+        "parent": np.array([link_of_body.get(p, -1) for p in builder.joint_parent], np.int32),
+        "slide": np.array([k == newton.JointType.PRISMATIC for k in kinds], np.int32),
+        "inertia_of": np.arange(count, dtype=np.int32),
+        "offset": np.zeros((count, 3)),
+        "turn": np.tile(np.eye(3), (count, 1, 1)),
+        "axis": np.zeros((count, 3)),
+        "mass": np.zeros(count),
+        "com": np.zeros((count, 3)),
+        "inertia": np.zeros((count, 3, 3)),
+        "armature": np.zeros(count),
+        # Newton's link frame is the MJCF body's; ours is turned and moved to the joint by this.
+        "anchor": np.zeros((count, 3)),
+        "anchor_turn": np.tile(np.eye(3), (count, 1, 1)),
+    }
+    for l in range(count):
+        body = builder.joint_child[l]
+        at, turn = _pose(builder.joint_X_c[l])
+        links["anchor"][l], links["anchor_turn"][l] = at, turn
+        links["mass"][l] = builder.body_mass[body]
+        links["com"][l] = turn.T @ (np.array(builder.body_com[body], float) - at)
+        links["inertia"][l] = turn.T @ np.array(builder.body_inertia[body], float).reshape(3, 3) @ turn
+        if kinds[l] == newton.JointType.FREE:
+            continue
+        p = links["parent"][l]
+        place, frame = _pose(builder.joint_X_p[l])
+        if p >= 0:
+            up, up_turn = links["anchor"][p], links["anchor_turn"][p]
+            place, frame = up_turn.T @ (place - up), up_turn.T @ frame
+        dof = builder.joint_qd_start[l]
+        links["offset"][l], links["turn"][l] = place, frame
+        links["axis"][l] = np.array(builder.joint_axis[dof], float)
+        links["armature"][l] = builder.joint_armature[dof]
+    return links
+
+
+def published_inertia_pairing(robot: RobotModel, links: dict[str, np.ndarray]) -> np.ndarray:
+    """Whose inertia stands for each link's in the mass matrix of the published simulator.
+
+    It numbers ANYmal's legs LF, RF, LH, RH as bodies and RH, LH, RF, LF as joints, and pairs body k with
+    joint k: every leg carries the inertia of the leg diagonally opposite. Other robots are paired rightly.
+    """
+    order = np.arange(len(links["parent"]), dtype=np.int32)
+    if robot.name == "anymal":
+        order[1:] = order[1:].reshape(4, 3)[::-1].reshape(-1)
+    return order
+
+
+def make_tree(links: dict[str, np.ndarray], robot: RobotModel, device: wp.context.Device) -> Tree:
+    """Put the links, the joints' springs and limits, and the contact candidates into Warp arrays."""
+    m = robot.mj_model
+    first = int(robot.free_base)
+    count = len(links["parent"])
+
+    def per_link(values: np.ndarray, fill: float = 0.0) -> np.ndarray:
+        return np.concatenate([np.full(first, fill), np.asarray(values, float)])
+
+    skew = np.zeros((count, 3, 3))
+    x, y, z = links["axis"].T
+    skew[:, 0, 1], skew[:, 0, 2], skew[:, 1, 2] = -z, y, -x
+    skew -= skew.transpose(0, 2, 1)
+    dofs = np.arange(robot.nv)
+    shift = 5 * first
+    parents = np.where(links["parent"] < first, 5 if first else -1, links["parent"] + shift)
+    dof_parent = np.where(dofs < 6 * first, dofs - 1, 0)
+    dof_parent[6 * first :] = parents[first:]
+    slot = {int(robot.mj_model.jnt_bodyid[j]): j for j in range(m.njnt)}
+    link = [slot[int(m.body_weldid[b])] for b in robot.candidates.body]
+    points = [_in_welded_frame(m, int(b), p) for b, p in zip(robot.candidates.body, robot.candidates.position, strict=True)]
+    local = [links["anchor_turn"][l].T @ (p - links["anchor"][l]) for l, p in zip(link, points, strict=True)]
+    joint_dofs = robot.joint_qd
+    values = {
+        "parent": (links["parent"], wp.int32),
+        "slide": (links["slide"], wp.int32),
+        "dof_parent": (dof_parent, wp.int32),
+        "offset": (links["offset"], wp.vec3),
+        "turn": (links["turn"], wp.mat33),
+        "turn_sin": (links["turn"] @ skew, wp.mat33),
+        "turn_cos": (links["turn"] @ skew @ skew, wp.mat33),
+        "axis": (np.einsum("lij,lj->li", links["turn"], links["axis"]), wp.vec3),
+        "mass": (links["mass"], wp.float32),
+        "com": (links["com"], wp.vec3),
+        "inertia": (links["inertia"], wp.mat33),
+        "inertia_of": (links["inertia_of"], wp.int32),
+        "armature": (links["armature"], wp.float32),
+        "damping": (per_link(m.dof_damping[joint_dofs]), wp.float32),
+        "stiffness": (per_link(m.jnt_stiffness[first:]), wp.float32),
+        "rest": (per_link(m.qpos_spring[robot.joint_q]), wp.float32),
+        "lower": (per_link(robot.joint_range[:, 0], -np.inf), wp.float32),
+        "upper": (per_link(robot.joint_range[:, 1], np.inf), wp.float32),
+        "contact_link": (np.array(link, int), wp.int32),
+        "contact_point": (np.array(local, float).reshape(-1, 3), wp.vec3),
+        "contact_radius": (robot.candidates.radius, wp.float32),
+    }
+    tree = Tree()
+    for name, (value, dtype) in values.items():
+        kind = np.int32 if dtype is wp.int32 else np.float32
+        setattr(tree, name, wp.array(np.ascontiguousarray(value, kind), dtype=dtype, device=device))
+    return tree
+
+
+def _pose(transform) -> tuple[np.ndarray, np.ndarray]:
+    """Newton's (position, quaternion xyzw) as position and rotation matrix, in float64."""
+    values = np.array([float(transform[i]) for i in range(7)])
+    q = values[3:] / np.linalg.norm(values[3:])
+    x, y, z, w = q
+    u = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
+    return values[:3], np.eye(3) + 2 * w * u + 2 * u @ u
+
+
+def _in_welded_frame(m, body: int, point: np.ndarray) -> np.ndarray:
+    """A point of a body without a joint, in the frame of the jointed body that carries it."""
+    from ..robots.model import _rotation
+
+    while body != m.body_weldid[body]:
+        point = m.body_pos[body] + _rotation(m.body_quat[body]) @ point
+        body = int(m.body_parentid[body])
+    return point
+
+
+def load_with_notice(kernel: wp.Kernel, device: wp.context.Device) -> None:
+    """Load a kernel; if it must be compiled, say so and show the time that passes."""
+    done = threading.Event()
+
+    def notice() -> None:
+        start = time.monotonic()
+        if done.wait(1.5):
+            return
+        line = f"nerd_gym: compiling the Warp kernel {kernel.key} (once; kept in {wp.config.kernel_cache_dir})"
+        live = sys.stderr.isatty()
+        print(line, file=sys.stderr, end="" if live else "\n", flush=True)
+        while not done.wait(0.5):
+            if live:
+                print(f"\r{line} {time.monotonic() - start:4.0f} s", file=sys.stderr, end="", flush=True)
+        if live:
+            print(file=sys.stderr)
+
+    watcher = threading.Thread(target=notice, daemon=True)
+    watcher.start()
+    try:
+        kernel.module.load(device, block_dim=256 if device.is_cuda else 1)
+    finally:
+        done.set()
+        watcher.join()

@@ -1,0 +1,266 @@
+"""RobotModel: everything the suite needs to know of a robot, derived from its MJCF.
+
+Conventions, said once for the whole suite:
+
+- Z up, SI units, float32 tensors with a leading batch axis N.
+- ``q`` is MuJoCo's qpos (free joint: position, quaternion w first) and ``qd`` its qvel (free joint:
+  linear velocity of the body origin in world axes, angular velocity in body axes).
+- A *joint* is a hinge or slide. Joint order and names are the MJCF's. ``joint_force`` is [N, nj].
+- A *contact candidate* is a point of the robot that may touch the ground: the centre of a sphere, the
+  ends of a capsule (+z end first), the corners of a box.
+
+What MJCF has no word for stands in its ``<custom>`` section, and every entry may be left out:
+
+=================  ===========================================  ====================================
+name               meaning                                      if left out
+=================  ===========================================  ====================================
+substeps           physics steps in a frame                     as many as make about 1/60 s
+contact_gains      penalty contact: ke N/m, kd, kf N s/m, mu    scaled by the robot's weight
+limit_gains        joint limit spring: N m/rad, N m s/rad       scaled by the robot's mass
+friction_law       ``coulomb`` or ``huber``                     coulomb
+=================  ===========================================  ====================================
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import mujoco
+
+FRICTION_LAWS = ("coulomb", "huber")
+HERE = Path(__file__).parent
+# MuJoCo's own numbers (mjtJoint, mjtGeom), named here so that they read without an import.
+FREE, BALL, SLIDE, HINGE = 0, 1, 2, 3
+PLANE, SPHERE, CAPSULE, BOX = 0, 2, 3, 6
+
+
+class UnsupportedRobot(ValueError):
+    """The MJCF asks for something that the suite's backends do not simulate alike."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The points of a robot that may touch the ground; C of them."""
+
+    names: tuple[str, ...]  # "<geom>" or "<geom>:<k>"
+    body: np.ndarray  # [C] MuJoCo body index
+    position: np.ndarray  # [C, 3] in that body's frame
+    radius: np.ndarray  # [C]
+
+
+@dataclass(frozen=True, eq=False)
+class RobotModel:
+    """A robot as described by one MJCF file. Make one with :meth:`from_mjcf` or :meth:`named`."""
+
+    name: str
+    path: Path
+    mj_model: mujoco.MjModel = field(repr=False)
+    nq: int
+    nv: int
+    free_base: bool
+    joint_names: tuple[str, ...]
+    joint_range: np.ndarray  # [nj, 2], infinite where there is no limit
+    actuated: tuple[int, ...]  # indices of the joints that have an actuator
+    timestep: float
+    substeps: int
+    contact_gains: tuple[float, float, float, float]
+    limit_gains: tuple[float, float]
+    friction_law: str
+    ground: int | None  # geom index of the ground plane, None for a robot without contacts
+    candidates: Candidates
+
+    @property
+    def nj(self) -> int:
+        """Number of hinges and slides."""
+        return len(self.joint_names)
+
+    @property
+    def frame_dt(self) -> float:
+        """Seconds in a frame, the control step."""
+        return self.substeps * self.timestep
+
+    @property
+    def joint_q(self) -> slice:
+        """Where the joints stand in q."""
+        return slice(self.nq - self.nj, self.nq)
+
+    @property
+    def joint_qd(self) -> slice:
+        """Where the joints stand in qd."""
+        return slice(self.nv - self.nj, self.nv)
+
+    @cached_property
+    def hash(self) -> str:
+        """Sixteen hex digits that change when, and only when, the robot's physics changes."""
+        m = self.mj_model
+        parts = [m.body_parentid, m.body_pos, m.body_quat, m.body_ipos, m.body_iquat, m.body_mass, m.body_inertia]
+        parts += [m.jnt_type, m.jnt_bodyid, m.jnt_pos, m.jnt_axis, m.jnt_stiffness, m.qpos0, m.qpos_spring]
+        parts += [m.dof_armature, m.dof_damping, m.opt.gravity, self.joint_range, self.candidates.body]
+        parts += [self.candidates.position, self.candidates.radius, self.contact_gains, self.limit_gains]
+        digest = hashlib.sha256(f"{self.friction_law} {self.substeps} {self.timestep:.9g}".encode())
+        for part in parts:
+            array = np.asarray(part)
+            # 7 digits: the MJCF compiler's last bits may differ between machines.
+            text = " ".join(f"{x:.7g}" for x in np.ravel(array) + 0.0) if array.dtype.kind == "f" else str(array)
+            digest.update(text.encode())
+        return digest.hexdigest()[:16]
+
+    @classmethod
+    def named(cls, name: str) -> RobotModel:
+        """One of the packaged robots."""
+        path = HERE / f"{name}.xml"
+        if not path.exists():
+            known = ", ".join(sorted(p.stem for p in HERE.glob("*.xml")))
+            raise ValueError(f"unknown robot {name!r}; packaged robots: {known}")
+        return cls.from_mjcf(path)
+
+    @classmethod
+    def from_mjcf(cls, path: str | Path) -> RobotModel:
+        """Read any MJCF whose moving parts are at most one free base and then hinges and slides."""
+        path = Path(path).resolve()
+        if not path.is_file():
+            raise FileNotFoundError(f"no MJCF file at {path}")
+        return _load(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=32)
+def _load(path: Path, _mtime: int) -> RobotModel:
+    import mujoco
+
+    try:
+        m = mujoco.MjModel.from_xml_path(str(path))
+    except ValueError as error:
+        raise ValueError(f"{path.name} is not a valid MJCF: {error}") from error
+    _refuse_unsupported(m, path.name)
+    free = bool(m.njnt and m.jnt_type[0] == FREE)
+    joints = np.arange(int(free), m.njnt)
+    names = tuple(m.joint(j).name or f"joint_{j}" for j in joints)
+    limited = m.jnt_limited[joints, None].astype(bool)
+    joint_range = np.where(limited, m.jnt_range[joints], np.array([-np.inf, np.inf]))
+    # mjTRN_JOINT = 0: the actuator drives a joint directly.
+    driven = {int(m.actuator_trnid[a, 0]) for a in range(m.nu) if m.actuator_trntype[a] == 0}
+    planes = [g for g in range(m.ngeom) if m.geom_type[g] == PLANE and (m.geom_contype[g] or m.geom_conaffinity[g])]
+    if len(planes) > 1:
+        raise UnsupportedRobot(f"{path.name} has {len(planes)} ground planes; one at most is supported")
+    ground = planes[0] if planes else None
+    mass = float(m.body_mass.sum())
+    substeps = round(float(_numeric(m, "substeps", (max(1.0, round(1 / 60 / m.opt.timestep)),))[0]))
+    if substeps < 1:
+        raise UnsupportedRobot(f"{path.name}: substeps is {substeps}; it must be at least 1")
+    law = _text(m, "friction_law", "coulomb")
+    if law not in FRICTION_LAWS:
+        raise UnsupportedRobot(f"{path.name}: friction_law is {law!r}; valid: {', '.join(FRICTION_LAWS)}")
+    # Without gains of its own a robot sinks about 2 mm under its weight on one point, near critical damping.
+    stiffness = mass * 9.81 / 2e-3
+    damping = 2.0 * float(np.sqrt(stiffness * mass)) * 0.2
+    friction = float(m.geom_friction[ground, 0]) if ground is not None else 1.0
+    return RobotModel(
+        name=path.stem,
+        path=path,
+        mj_model=m,
+        nq=m.nq,
+        nv=m.nv,
+        free_base=free,
+        joint_names=names,
+        joint_range=joint_range,
+        actuated=tuple(i for i, j in enumerate(joints) if int(j) in driven) or tuple(range(len(names))),
+        timestep=float(m.opt.timestep),
+        substeps=substeps,
+        contact_gains=_numeric(m, "contact_gains", (stiffness, damping, damping, friction)),
+        limit_gains=_numeric(m, "limit_gains", (20.0 * mass, 0.2 * mass)),
+        friction_law=law,
+        ground=ground,
+        candidates=_candidates(m, ground),
+    )
+
+
+def _refuse_unsupported(m: mujoco.MjModel, name: str) -> None:
+    types = list(m.jnt_type)
+    problems = []
+    if BALL in types:
+        problems.append("ball joints")
+    if FREE in types[1:]:
+        problems.append("a free joint that is not the first joint")
+    if types[:1] == [FREE] and any(m.body_parentid[b] == 0 and b != 1 for b in m.jnt_bodyid[1:]):
+        problems.append("a second moving tree beside the free base")
+    if m.neq:
+        problems.append("equality constraints")
+    if m.ntendon:
+        problems.append("tendons")
+    if np.any(m.dof_frictionloss):
+        problems.append("joint frictionloss")
+    if not len(types):
+        problems.append("no joint at all")
+    if problems:
+        raise UnsupportedRobot(
+            f"{name} has {', '.join(problems)}; supported are one optional free base, hinges and slides"
+        )
+
+
+def _candidates(m: mujoco.MjModel, ground: int | None) -> Candidates:
+    names, bodies, points, radii = [], [], [], []
+    for g in range(m.ngeom if ground is not None else 0):
+        kind = int(m.geom_type[g])
+        touches = (m.geom_contype[g] & m.geom_conaffinity[ground]) | (m.geom_contype[ground] & m.geom_conaffinity[g])
+        if g == ground or not touches or m.body_weldid[m.geom_bodyid[g]] == 0:
+            continue
+        label = m.geom(g).name or f"geom_{g}"
+        if kind == SPHERE:
+            local, radius = [(0.0, 0.0, 0.0)], m.geom_size[g, 0]
+        elif kind == CAPSULE:
+            half = m.geom_size[g, 1]
+            local, radius = [(0, 0, half), (0, 0, -half)], m.geom_size[g, 0]
+        elif kind == BOX:
+            sx, sy, sz = m.geom_size[g]
+            local, radius = [(x, y, z) for z in (-sz, sz) for y in (-sy, sy) for x in (-sx, sx)], 0.0
+        else:
+            raise UnsupportedRobot(
+                f"geom {label!r} touches the ground with a shape other than sphere, capsule or box; "
+                "set its contype and conaffinity to 0 or replace it"
+            )
+        rotation = _rotation(m.geom_quat[g])
+        for k, point in enumerate(local):
+            names.append(label if len(local) == 1 else f"{label}:{k}")
+            bodies.append(int(m.geom_bodyid[g]))
+            points.append(m.geom_pos[g] + rotation @ np.asarray(point, float))
+            radii.append(float(radius))
+    return Candidates(
+        tuple(names), np.array(bodies, int), np.array(points, float).reshape(-1, 3), np.array(radii, float)
+    )
+
+
+def _rotation(quat: np.ndarray) -> np.ndarray:
+    """[4] w first -> [3, 3]."""
+    w, x, y, z = quat / np.linalg.norm(quat)
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+    )
+
+
+def _numeric(m: mujoco.MjModel, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
+    for i in range(m.nnumeric):
+        if m.numeric(i).name == name:
+            values = tuple(float(x) for x in m.numeric(i).data)
+            if len(values) != len(default):
+                raise UnsupportedRobot(f"<numeric name={name!r}> has {len(values)} values; it takes {len(default)}")
+            return values
+    return default
+
+
+def _text(m: mujoco.MjModel, name: str, default: str) -> str:
+    for i in range(m.ntext):
+        start = int(m.name_textadr[i])
+        if m.names[start:].split(b"\0", 1)[0].decode() == name:
+            return bytes(m.text_data)[int(m.text_adr[i]) :].split(b"\0", 1)[0].decode()
+    return default
