@@ -1,0 +1,32 @@
+"""nerd_gym: Gymnasium environments with swappable physics.
+
+    import gymnasium, nerd_gym
+
+    env = gymnasium.make("NeRD/Ant-v0", backend="warp")
+    envs = gymnasium.make_vec("NeRD/Ant-v0", num_envs=1024, backend="mujoco", array="torch")
+
+Importing the package registers the ids and imports neither torch nor a physics engine.
+"""
+
+from importlib import import_module
+
+from .registration import register_envs
+
+__version__ = "0.1.0"
+
+_LAZY = {
+    "RobotModel": "robots.model",
+    "NerdVectorEnv": "envs.vector",
+    "NerdEnv": "envs.single",
+    "make_backend": "backends",
+}
+__all__ = ["__version__", *_LAZY]
+
+
+def __getattr__(name: str):
+    if name in _LAZY:
+        return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+
+
+register_envs()

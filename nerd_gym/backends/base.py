@@ -54,6 +54,7 @@ class Backend(ABC):
             self.ground_normal[:] = torch.as_tensor(normal, dtype=torch.float32, device=self.device)
         self._candidates = self.kinematics.fixed_points(robot.candidates.body, robot.candidates.position)
         self._radius = torch.as_tensor(robot.candidates.radius, dtype=torch.float32, device=self.device)
+        self._sites: dict[str, tuple[Tensor, Tensor]] = {}
         self._poses: Tensor | None = None
 
     def _default_q(self) -> Tensor:
@@ -66,7 +67,10 @@ class Backend(ABC):
         """Move ``q`` and ``qd`` on by one frame under finite forces [N, nj]."""
 
     def _rows_written(self, mask: Tensor) -> None:
-        """``q``, ``qd`` or the ground of the masked rows were set from outside: take them over."""
+        """``q`` and ``qd`` of the masked rows were set from outside: take them over."""
+
+    def _ground_written(self, mask: Tensor) -> None:
+        """The ground of the masked rows was set from outside: take it over."""
 
     def _extra_state(self) -> dict[str, Any]:
         """What a snapshot needs besides q, qd and ground."""
@@ -91,6 +95,7 @@ class Backend(ABC):
         if ground is not None:
             self.ground_point.copy_(torch.where(row, ground[0], self.ground_point))
             self.ground_normal.copy_(torch.where(row, ground[1], self.ground_normal))
+            self._ground_written(mask)
         self.healthy |= mask
         self._poses = None
         self._rows_written(mask)
@@ -135,6 +140,12 @@ class Backend(ABC):
         distance = ((centre - self.ground_point[:, None]) * normal).sum(-1) - self._radius
         return Contacts(distance, centre - self._radius[:, None] * normal, normal.expand_as(centre))
 
+    def site(self, name: str) -> Tensor:
+        """World position [N, 3] of a named site of the MJCF."""
+        if name not in self._sites:
+            self._sites[name] = self.kinematics.site(name)
+        return self.kinematics.points(self.poses, self._sites[name])[:, 0]
+
     def snapshot(self) -> dict[str, Any]:
         """The full state, for :meth:`restore`."""
         fields = ("q", "qd", "healthy", "ground_point", "ground_normal")
@@ -146,7 +157,9 @@ class Backend(ABC):
             if name != "extra":
                 getattr(self, name).copy_(value)
         self._poses = None
-        self._rows_written(torch.ones_like(self.healthy))
+        everyone = torch.ones_like(self.healthy)
+        self._rows_written(everyone)
+        self._ground_written(everyone)
         self._restore_extra(snapshot["extra"])
 
     def close(self) -> None:

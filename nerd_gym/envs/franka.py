@@ -1,0 +1,85 @@
+"""NeRD/Franka-v0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from .random import EnvRandom
+from .task import State, Task, TaskConfig
+
+START = (0.0, -0.7853, 0.0, -2.3575, 0.0, 1.5703, 0.7857)
+STIFFNESS = (600.0, 600.0, 600.0, 600.0, 250.0, 150.0, 50.0)
+DAMPING = (5.0, 5.0, 5.0, 5.0, 3.0, 2.5, 1.5)
+TORQUE_LIMIT = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)
+TARGET_LOW, TARGET_HIGH = (0.3, -0.35, 0.05), (0.7, 0.35, 0.45)
+
+
+@dataclass(frozen=True)
+class FrankaConfig(TaskConfig):
+    """Options of Franka."""
+
+    control: Literal["position", "torque"] = "position"
+    velocity: bool = True
+
+
+class Franka(Task):
+    """A seven-joint arm that brings its hand to a target.
+
+    ============  ==========================================================================
+    action        7, clipped to [-1, 1].
+                  position: torque = Kp a / 32 - Kd qd within the limits, in each of 2 frames;
+                  torque: limit a, 1 frame
+    observation   20: q, qd, end effector, target; 13 with velocity=False, which leaves qd out
+    reward        -d + sum over k in (50, 300) of 1 / (exp(k d) + exp(-k d) + 1e-4),
+                  d the distance of end effector and target
+    termination   none
+    horizon       128 steps
+    options       control: position, torque; velocity: True, False
+    ============  ==========================================================================
+    """
+
+    robot_name = "franka"
+    config_class = FrankaConfig
+    horizon = 128
+    action_size = 7
+    goal_size = 3
+    reach_per_action = 0.03125  # rad
+
+    def __init__(self, robot, config, device="cpu"):
+        super().__init__(robot, config, device)
+        self.frames = 2 if config.control == "position" else 1
+        self.obs_size = 20 if config.velocity else 13
+        self._start = self.tensor(START)
+        self._stiffness = self.tensor(STIFFNESS) * self.reach_per_action
+        self._damping = self.tensor(DAMPING)
+        self._limit = self.tensor(TORQUE_LIMIT)
+        self._low, self._high = self.tensor(TARGET_LOW), self.tensor(TARGET_HIGH)
+
+    def initial_state(self, rng: EnvRandom) -> tuple[Tensor, Tensor]:
+        q = self._start + rng.centred(0.125, 7)
+        return q, torch.zeros_like(q)
+
+    def initial_goal(self, rng: EnvRandom) -> Tensor:
+        return rng.uniform(self._low, self._high, 3)
+
+    def joint_force(self, action: Tensor, state: State) -> Tensor:
+        action = action.clamp(-1, 1)
+        if self.config.control == "position":
+            torque = self._stiffness * action - self._damping * state.qd
+            return torch.clamp(torque, -self._limit, self._limit)
+        return self._limit * action
+
+    def observe(self, state: State) -> Tensor:
+        rates = [state.qd] if self.config.velocity else []
+        return torch.cat([state.q, *rates, state.site("end_effector"), state.goal], -1)
+
+    def reward(self, state: State, action: Tensor, joint_force: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        d = (state.site("end_effector") - state.goal).norm(dim=-1)
+        terms = {"distance": -d} | {
+            f"near_{k}": 1 / (torch.exp(k * d) + 1e-4 + torch.exp(-k * d)) for k in (50, 300)
+        }
+        return sum(terms.values()), terms

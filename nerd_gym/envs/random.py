@@ -1,0 +1,44 @@
+"""Random numbers with one stream per environment, in torch, on any device.
+
+Row i of a batch draws what a single environment with row i's seed would draw, whatever the batch size and
+whenever its neighbours reset: each number is a hash of (seed, episode, position).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+MASK = 0xFFFFFFFF
+GOLDEN = 0x1E3779B9
+
+
+def mix(x: Tensor) -> Tensor:
+    """A 32-bit integer hash (xor-shift, multiply, twice), held in int64; the factors keep below 2**31."""
+    x = ((x ^ (x >> 16)) * 0x21F0AAAD) & MASK
+    x = ((x ^ (x >> 15)) * 0x735A2D97) & MASK
+    return x ^ (x >> 15)
+
+
+class EnvRandom:
+    """Draws for one reset of every environment. `seeds` and `episodes` are int64 [N]."""
+
+    def __init__(self, seeds: Tensor, episodes: Tensor):
+        self.num_envs = len(seeds)
+        self.device = seeds.device
+        key = mix((seeds & MASK) ^ GOLDEN)
+        key = mix(key ^ ((seeds >> 32) & MASK))
+        self._key = mix((key + episodes) & MASK)
+        self._drawn = 0
+
+    def uniform(self, low: Tensor | float, high: Tensor | float, size: int) -> Tensor:
+        """[N, size] between low and high (numbers, or tensors [size] or [N, size])."""
+        position = torch.arange(self._drawn + 1, self._drawn + size + 1, device=self.device)
+        self._drawn += size
+        bits = mix(mix(self._key[:, None] ^ (position * GOLDEN & MASK)))
+        unit = (bits >> 8).float() * 2.0**-24
+        return low + (high - low) * unit
+
+    def centred(self, half_width: Tensor | float, size: int) -> Tensor:
+        """[N, size] between minus and plus half_width."""
+        return self.uniform(-half_width, half_width, size)

@@ -1,0 +1,123 @@
+"""The contract of a task: pure functions of tensors that never know which physics runs under them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+
+import torch
+from torch import Tensor
+
+from ..backends.base import Backend, Contacts
+from ..robots.model import RobotModel
+from .random import EnvRandom
+
+
+class State:
+    """What a task may see: the robot's state, where it stands over the ground, the episode's goal."""
+
+    def __init__(self, backend: Backend, goal: Tensor):
+        self._backend = backend
+        self.goal = goal  # [N, goal_size]
+
+    @property
+    def q(self) -> Tensor:
+        """[N, nq]."""
+        return self._backend.q
+
+    @property
+    def qd(self) -> Tensor:
+        """[N, nv]."""
+        return self._backend.qd
+
+    @property
+    def contacts(self) -> Contacts:
+        """The candidate points over the ground."""
+        return self._backend.contacts
+
+    def site(self, name: str) -> Tensor:
+        """World position [N, 3] of a named site of the robot."""
+        return self._backend.site(name)
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """Options of a task; subclasses add fields, and a field of type Literal lists its valid values."""
+
+
+class Task(ABC):
+    """A robot, what it is asked to do, and how an action becomes joint forces."""
+
+    robot_name: ClassVar[str]
+    config_class: ClassVar[type[TaskConfig]] = TaskConfig
+    horizon: ClassVar[int]
+    goal_size: ClassVar[int] = 0
+
+    action_size: int
+    obs_size: int
+    frames: int = 1  # frames per action; the joint force is worked out anew for each
+
+    def __init__(self, robot: RobotModel, config: TaskConfig, device: torch.device | str = "cpu"):
+        self.robot = robot
+        self.config = config
+        self.device = torch.device(device)
+
+    @property
+    def frame_dt(self) -> float:
+        """Seconds in a frame."""
+        return self.robot.frame_dt
+
+    def tensor(self, values: Any) -> Tensor:
+        """A float32 constant on the task's device."""
+        return torch.as_tensor(values, dtype=torch.float32, device=self.device)
+
+    @abstractmethod
+    def initial_state(self, rng: EnvRandom) -> tuple[Tensor, Tensor]:
+        """A fresh episode for every row: q [N, nq] and qd [N, nv]."""
+
+    def initial_goal(self, rng: EnvRandom) -> Tensor:
+        """The episode's goal, [N, goal_size]."""
+        return torch.zeros(rng.num_envs, self.goal_size, device=self.device)
+
+    def initial_ground(self, rng: EnvRandom, q: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Point and normal of the ground, [N, 3] each; None leaves it as the MJCF has it."""
+        return None
+
+    @abstractmethod
+    def joint_force(self, action: Tensor, state: State) -> Tensor:
+        """Action [N, action_size] -> joint force [N, nj], held for a frame."""
+
+    @abstractmethod
+    def observe(self, state: State) -> Tensor:
+        """[N, obs_size], a new tensor."""
+
+    @abstractmethod
+    def reward(self, state: State, action: Tensor, joint_force: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Reward [N] of the state after the step, and the terms it is made of."""
+
+    def terminated(self, state: State) -> Tensor:
+        """[N] bool: the episode has failed."""
+        return torch.zeros(len(state.q), dtype=torch.bool, device=self.device)
+
+
+def make_config(cls: type[TaskConfig], options: dict[str, Any]) -> TaskConfig:
+    """The default config with these fields replaced, each checked against its type's valid values."""
+    hints = get_type_hints(cls)
+    for name, value in options.items():
+        if get_origin(hints[name]) is Literal and value not in get_args(hints[name]):
+            valid = ", ".join(repr(v) for v in get_args(hints[name]))
+            raise ValueError(f"unknown {name} {value!r}; valid: {valid}")
+        if hints[name] is bool and not isinstance(value, bool):
+            raise ValueError(f"{name} is {value!r}; valid: True, False")
+    return replace(cls(), **options)
+
+
+def option_names(cls: type[TaskConfig]) -> list[str]:
+    """The valid keyword options of a task."""
+    return [f.name for f in fields(cls)]
+
+
+def wrap_angle(angle: Tensor) -> Tensor:
+    """To [-pi, pi)."""
+    return torch.remainder(angle + torch.pi, 2 * torch.pi) - torch.pi

@@ -1,0 +1,276 @@
+"""NerdVectorEnv: a batch of one task on one backend. The only place with Gymnasium's semantics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.utils import EzPickle
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from torch import Tensor
+
+from ..backends import BACKENDS, backend_class, make_backend
+from ..registration import env_spec
+from ..robots.model import RobotModel
+from .random import EnvRandom
+from .task import State, make_config, option_names
+
+RENDER_MODES = ("rgb_array", "human")
+ARRAYS = ("numpy", "torch")
+
+
+class NerdVectorEnv(VectorEnv, EzPickle):
+    """N environments in one batch of torch tensors.
+
+    Args:
+        env_id: one of ``nerd_gym.registration.ENVS``.
+        num_envs: N.
+        backend: the physics, one of ``nerd_gym.backends.BACKENDS``.
+        device: where the tensors live.
+        array: what step and reset return, ``"numpy"`` or ``"torch"``; on the CPU neither is a copy.
+        autoreset_mode: SAME_STEP, or DISABLED with resets through ``options={"reset_mask": mask}``.
+        max_episode_steps: the horizon; None for none.
+        render_mode: None, ``"rgb_array"`` or ``"human"``.
+        options: options of the task (its config's fields) and of the backend (its ``options``).
+
+    ``info`` of a step holds ``reward_terms`` (a dict of [N]), ``diverged`` [N], and with SAME_STEP
+    ``final_obs`` and ``final_info`` with their masks ``_final_obs`` and ``_final_info``: what the step led
+    to before the rows of the mask were reset.
+    """
+
+    def __init__(
+        self,
+        env_id: str,
+        num_envs: int = 1,
+        *,
+        backend: str = "mujoco",
+        device: torch.device | str = "cpu",
+        array: Literal["numpy", "torch"] = "numpy",
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+        max_episode_steps: int | None = None,
+        render_mode: str | None = None,
+        **options: Any,
+    ):
+        EzPickle.__init__(
+            self,
+            env_id,
+            num_envs,
+            backend=backend,
+            device=device,
+            array=array,
+            autoreset_mode=autoreset_mode,
+            max_episode_steps=max_episode_steps,
+            render_mode=render_mode,
+            **options,
+        )
+        task_class = env_spec(env_id).task_class()
+        task_options, backend_options = split_options(task_class, backend, options)
+        config = make_config(task_class.config_class, task_options)
+        _one_of("array", array, ARRAYS)
+        _one_of("render_mode", render_mode, (None, *RENDER_MODES))
+        self.autoreset_mode = _autoreset(autoreset_mode)
+        self.array = array
+        self.render_mode = render_mode
+        self.num_envs = int(num_envs)
+        self.horizon = max_episode_steps
+        self.device = torch.device(device)
+
+        robot = RobotModel.named(task_class.robot_name)
+        self.task = task_class(robot, config, self.device)
+        self.backend = make_backend(backend, robot, self.num_envs, self.device, **backend_options)
+        self.metadata = {
+            "render_modes": list(RENDER_MODES),
+            "render_fps": round(1 / (self.task.frame_dt * self.task.frames)),
+            "autoreset_mode": self.autoreset_mode,
+        }
+        self.single_observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (self.task.obs_size,), np.float32)
+        self.single_action_space = gymnasium.spaces.Box(-1.0, 1.0, (self.task.action_size,), np.float32)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+
+        def counter() -> Tensor:
+            return torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
+
+        self._steps, self._episodes = counter(), counter() - 1
+        self._seeds: Tensor | None = None
+        self._state = State(self.backend, torch.zeros(self.num_envs, self.task.goal_size, device=self.device))
+        self._renderer = None
+
+    # Gymnasium's methods.
+
+    def reset(
+        self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start anew: every row, or those of ``options["reset_mask"]`` (numpy or torch, [N] bool)."""
+        mask = self._reset_mask(options)
+        first = seed if isinstance(seed, (int, np.integer)) or seed is None else None
+        super().reset(seed=first, options=options)
+        self._take_seed(seed, mask)
+        self._start_episodes(mask)
+        info = {"diverged": torch.zeros_like(mask)}
+        return self._out(self.task.observe(self._state)), self._out(info)
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """One action for every row, [N, action_size]."""
+        if self._seeds is None:
+            raise gymnasium.error.ResetNeeded("step() was called before the first reset()")
+        task, backend, state = self.task, self.backend, self._state
+        action = self._in(actions)
+        healthy = None
+        for _ in range(task.frames):
+            force = task.joint_force(action, state)
+            backend.step(force)
+            healthy = backend.healthy if healthy is None else healthy & backend.healthy
+        self._steps += 1
+        diverged = ~healthy
+        reward, terms = task.reward(state, action, force)
+        terminated = task.terminated(state)
+        truncated = diverged if self.horizon is None else diverged | (self._steps >= self.horizon)
+        if backend.may_hold(diverged):
+            # A diverged row stands at its last healthy state, whose reward was already given.
+            reward = torch.where(diverged, 0.0, reward)
+            terms = {name: torch.where(diverged, 0.0, term) for name, term in terms.items()}
+            terminated = terminated & healthy
+        obs = task.observe(state)
+        info: dict[str, Any] = {"reward_terms": terms, "diverged": diverged}
+        if self.autoreset_mode is AutoresetMode.SAME_STEP:
+            done = terminated | truncated
+            final = {"reward_terms": terms, "diverged": diverged, "steps": self._steps.clone()}
+            info |= {"final_obs": obs, "_final_obs": done, "final_info": final, "_final_info": done.clone()}
+            if backend.may_hold(done):
+                self._start_episodes(done)
+                obs = torch.where(done[:, None], task.observe(state), obs)
+            else:
+                obs = obs.clone()
+        return tuple(self._out(x) for x in (obs, reward, terminated, truncated, info))
+
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        """A frame of every row in the mode rgb_array; a window on the first in the mode human."""
+        if self.render_mode is None:
+            gymnasium.logger.warn(f"render() was called without a render_mode; valid: {', '.join(RENDER_MODES)}")
+            return None
+        if self.render_mode == "human":
+            self.renderer.show(self, 0)
+            return None
+        return tuple(self.renderer.frame(self, row) for row in range(self.num_envs))
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Give back threads and windows."""
+        self.backend.close()
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+
+    # Beyond Gymnasium.
+
+    @property
+    def renderer(self):
+        """Draws the rows; made on first use."""
+        if self._renderer is None:
+            from .render import Renderer
+
+            self._renderer = Renderer(self.backend.robot)
+        return self._renderer
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything that decides what comes next, for :meth:`restore`."""
+        return {
+            "backend": self.backend.snapshot(),
+            "steps": self._steps.clone(),
+            "episodes": self._episodes.clone(),
+            "seeds": None if self._seeds is None else self._seeds.clone(),
+            "goal": self._state.goal.clone(),
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> Any:
+        """Go back to a snapshot, to the bit; returns the observation there."""
+        self.backend.restore(snapshot["backend"])
+        self._steps.copy_(snapshot["steps"])
+        self._episodes.copy_(snapshot["episodes"])
+        self._seeds = None if snapshot["seeds"] is None else snapshot["seeds"].clone()
+        self._state.goal = snapshot["goal"].clone()
+        return self._out(self.task.observe(self._state))
+
+    # Within.
+
+    def _start_episodes(self, mask: Tensor) -> None:
+        self._episodes += mask
+        rng = EnvRandom(self._seeds, self._episodes)
+        q, qd = self.task.initial_state(rng)
+        if self.task.goal_size:
+            self._state.goal = torch.where(mask[:, None], self.task.initial_goal(rng), self._state.goal)
+        self.backend.reset(mask, q, qd, self.task.initial_ground(rng, q))
+        self._steps.masked_fill_(mask, 0)
+
+    def _take_seed(self, seed: int | Sequence[int] | None, mask: Tensor) -> None:
+        if seed is None and self._seeds is not None:
+            return
+        if seed is None:
+            seed = int(self.np_random.integers(2**31))
+        if isinstance(seed, (int, np.integer)):
+            seeds = int(seed) + torch.arange(self.num_envs)
+        else:
+            if len(seed) != self.num_envs:
+                raise ValueError(f"{len(seed)} seeds were given for {self.num_envs} environments")
+            drawn = self.np_random.integers(2**31, size=self.num_envs)
+            seeds = torch.tensor([int(drawn[i]) if s is None else int(s) for i, s in enumerate(seed)])
+        seeds = seeds.to(self.device)
+        self._seeds = seeds if self._seeds is None else torch.where(mask, seeds, self._seeds)
+        self._episodes.masked_fill_(mask, -1)
+
+    def _reset_mask(self, options: dict[str, Any] | None) -> Tensor:
+        mask = (options or {}).get("reset_mask")
+        if mask is None:
+            return torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
+        mask = torch.as_tensor(mask, device=self.device)
+        if mask.shape != (self.num_envs,) or mask.dtype != torch.bool:
+            shape, dtype = tuple(mask.shape), mask.dtype
+            raise ValueError(f"reset_mask is {dtype} of shape {shape}; it must be bool of shape ({self.num_envs},)")
+        if self._seeds is None and self.backend.may_hold(~mask):
+            raise gymnasium.error.ResetNeeded("the first reset() must be of every environment")
+        return mask
+
+    def _in(self, actions: Any) -> Tensor:
+        action = torch.as_tensor(actions, dtype=torch.float32, device=self.device)
+        if action.shape != self.action_space.shape:
+            raise ValueError(f"actions have shape {tuple(action.shape)}; they must have {self.action_space.shape}")
+        return action
+
+    def _out(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self._out(item) for key, item in value.items()}
+        return value.cpu().numpy() if self.array == "numpy" else value
+
+
+def split_options(task_class: type, backend: str, options: dict[str, Any]) -> tuple[dict, dict]:
+    """Sort keyword options into the task's and the backend's; one that is neither's is an error."""
+    of_task = option_names(task_class.config_class)
+    of_backend = backend_class(backend).options
+    for name in options:
+        if name not in of_task and name not in of_backend:
+            elsewhere = [b for b in BACKENDS if b != backend and not BACKENDS[b].missing()]
+            elsewhere = [b for b in elsewhere if name in backend_class(b).options]
+            hint = f" (it is an option of backend {', '.join(map(repr, elsewhere))})" if elsewhere else ""
+            raise ValueError(
+                f"unknown option {name!r}{hint}; {task_class.__name__} takes {', '.join(of_task) or 'none'}; "
+                f"backend {backend!r} takes {', '.join(of_backend)}"
+            )
+    task = {name: value for name, value in options.items() if name in of_task}
+    return task, {name: value for name, value in options.items() if name not in of_task}
+
+
+def _autoreset(mode: AutoresetMode | str) -> AutoresetMode:
+    valid = {m.value: m for m in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)}
+    value = mode.value if isinstance(mode, AutoresetMode) else mode
+    if value not in valid:
+        raise ValueError(f"unknown autoreset_mode {mode!r}; valid: {', '.join(valid)}")
+    return valid[value]
+
+
+def _one_of(what: str, value: Any, valid: Sequence[Any]) -> None:
+    if value not in valid:
+        raise ValueError(f"unknown {what} {value!r}; valid: {', '.join(map(repr, valid))}")

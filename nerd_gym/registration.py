@@ -1,0 +1,54 @@
+"""The suite's environments: one row each. A new task is one file in envs/ and one row here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import gymnasium
+
+if TYPE_CHECKING:
+    from .envs.task import Task
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """Where an environment's task lives. The module is imported on first use."""
+
+    module: str
+    cls: str
+    horizon: int
+
+    def task_class(self) -> type[Task]:
+        """The task's class."""
+        return getattr(import_module(f"nerd_gym.envs.{self.module}"), self.cls)
+
+
+ENVS = {
+    "NeRD/Cartpole-v0": EnvSpec("cartpole", "Cartpole", 300),
+    "NeRD/PendulumContact-v0": EnvSpec("pendulum_contact", "PendulumContact", 300),
+    "NeRD/Ant-v0": EnvSpec("ant", "Ant", 500),
+    "NeRD/Anymal-v0": EnvSpec("anymal", "Anymal", 1000),
+    "NeRD/Franka-v0": EnvSpec("franka", "Franka", 128),
+}
+
+
+def env_spec(env_id: str) -> EnvSpec:
+    """The row of an id, or an error that lists the valid ones."""
+    if env_id not in ENVS:
+        raise ValueError(f"unknown environment {env_id!r}; valid: {', '.join(ENVS)}")
+    return ENVS[env_id]
+
+
+def register_envs() -> None:
+    """Make the ids known to gymnasium; nothing heavy is imported."""
+    for env_id, spec in ENVS.items():
+        if env_id not in gymnasium.registry:
+            gymnasium.register(
+                id=env_id,
+                entry_point="nerd_gym.envs.single:NerdEnv",
+                vector_entry_point="nerd_gym.envs.vector:NerdVectorEnv",
+                max_episode_steps=spec.horizon,
+                kwargs={"env_id": env_id},
+            )
