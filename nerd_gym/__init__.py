@@ -8,11 +8,17 @@
 Importing the package registers the ids and imports neither torch nor a physics engine.
 """
 
+import os
+import sys
 from importlib import import_module
 
 from .registration import register_envs
 
 __version__ = "0.1.0"
+
+# MuJoCo chooses its graphics when it is first imported; without a screen only EGL can draw.
+if sys.platform == "linux" and not os.environ.get("DISPLAY"):
+    os.environ.setdefault("MUJOCO_GL", "egl")
 
 _LAZY = {
     "RobotModel": "robots.model",

@@ -47,7 +47,7 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         env_id: str,
         num_envs: int = 1,
         *,
-        backend: str = "mujoco",
+        backend: str = "warp",
         device: torch.device | str = "cpu",
         array: Literal["numpy", "torch"] = "numpy",
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,

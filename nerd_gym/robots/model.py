@@ -18,6 +18,7 @@ substeps           physics steps in a frame                     as many as make 
 contact_gains      penalty contact: ke N/m, kd, kf N s/m, mu    scaled by the robot's weight
 limit_gains        joint limit spring: N m/rad, N m s/rad       scaled by the robot's mass
 friction_law       ``coulomb`` or ``huber``                     coulomb
+floor_height       where to draw a floor if there is no ground  at the lowest point of the start pose
 =================  ===========================================  ====================================
 """
 

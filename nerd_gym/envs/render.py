@@ -1,0 +1,167 @@
+"""Pictures of any backend: MuJoCo draws the robot from q, so that frames are comparable."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import mujoco
+import numpy as np
+
+from ..robots.model import PLANE, RobotModel, _numeric
+
+if TYPE_CHECKING:
+    from .vector import NerdVectorEnv
+
+WIDTH, HEIGHT = 640, 480
+GHOST_COLOUR = (0.95, 0.5, 0.1)
+FLOOR = "nerd_gym_floor"
+
+
+class Renderer:
+    """Draws one robot on its ground, with a camera that follows it."""
+
+    def __init__(self, robot: RobotModel, width: int = WIDTH, height: int = HEIGHT):
+        self.robot = robot
+        self.model = build_scene(robot, width, height)
+        self._data = mujoco.MjData(self.model)
+        self._ghost = mujoco.MjData(self.model)
+        self._floor = self.model.geom(FLOOR).id
+        self._size = (height, width)
+        self._gl: mujoco.Renderer | None = None
+        self._viewer = None
+        self._camera = mujoco.MjvCamera()
+        self._camera.azimuth, self._camera.elevation = 120.0, -18.0
+        self._place_camera()
+
+    def frame(self, env: NerdVectorEnv, row: int = 0, ghost_q: np.ndarray | None = None) -> np.ndarray:
+        """Row `row` of an environment as uint8 [height, width, 3]; `ghost_q` [nq] is drawn over it in orange."""
+        self._take(env, row)
+        if self._gl is None:
+            try:
+                self._gl = mujoco.Renderer(self.model, *self._size)
+            except Exception as error:
+                raise RuntimeError(
+                    "MuJoCo could not open a graphics context. Without a screen, install EGL "
+                    "(Debian: libegl1) and set MUJOCO_GL=egl before mujoco is imported."
+                ) from error
+        self._gl.update_scene(self._data, self._camera)
+        if ghost_q is not None:
+            self._add_ghost(ghost_q)
+        return self._gl.render()
+
+    def show(self, env: NerdVectorEnv, row: int = 0) -> None:
+        """Row `row` in a window."""
+        self._take(env, row)
+        if self._viewer is None:
+            import mujoco.viewer
+
+            self._viewer = mujoco.viewer.launch_passive(self.model, self._data)
+        self._viewer.sync()
+
+    def close(self) -> None:
+        """Give back the graphics context and the window."""
+        for part in (self._gl, self._viewer):
+            if part is not None:
+                part.close()
+        self._gl = self._viewer = None
+
+    def _take(self, env: NerdVectorEnv, row: int) -> None:
+        backend = env.backend
+        self._data.qpos[:] = backend.q[row].cpu().numpy()
+        if self.robot.ground is not None:
+            normal = backend.ground_normal[row].cpu().double().numpy()
+            self.model.geom_pos[self._floor] = backend.ground_point[row].cpu().numpy()
+            mujoco.mju_quatZ2Vec(self.model.geom_quat[self._floor], normal)
+        mujoco.mj_forward(self.model, self._data)
+        if self.robot.free_base:
+            # Follow the base, but let its bouncing show.
+            self._camera.lookat[:2] = self._data.qpos[:2]
+            self._camera.lookat[2] = 0.45
+
+    def _place_camera(self) -> None:
+        mujoco.mj_forward(self.model, self._data)
+        moving = [g for g in range(self.model.ngeom) if g != self._floor and self.model.geom_type[g] != PLANE]
+        points = self._data.geom_xpos[moving]
+        reach = self.model.geom_rbound[moving].max() if moving else 1.0
+        span = float(np.linalg.norm(np.ptp(points, axis=0))) + reach
+        self._camera.lookat[:] = (points.min(0) + points.max(0)) / 2
+        self._camera.distance = (2.0 if self.robot.free_base else 1.35) * span
+
+    def _add_ghost(self, q: np.ndarray) -> None:
+        self._ghost.qpos[:] = q
+        mujoco.mj_forward(self.model, self._ghost)
+        scene = self._gl.scene
+        first = scene.ngeom
+        mujoco.mjv_addGeoms(
+            self.model,
+            self._ghost,
+            mujoco.MjvOption(),
+            mujoco.MjvPerturb(),
+            int(mujoco.mjtCatBit.mjCAT_DYNAMIC),
+            scene,
+        )
+        for geom in scene.geoms[first : scene.ngeom]:
+            geom.matid = -1
+            geom.rgba[:] = (*GHOST_COLOUR, 0.55)
+
+
+def build_scene(robot: RobotModel, width: int, height: int) -> mujoco.MjModel:
+    """The robot with sky, light and a chequered floor, which stands where its ground is."""
+    spec = mujoco.MjSpec.from_file(str(robot.path))
+    spec.visual.global_.offwidth, spec.visual.global_.offheight = max(width, 640), max(height, 480)
+    spec.visual.quality.shadowsize = 2048
+    spec.visual.headlight.ambient = [0.35, 0.35, 0.37]
+    spec.visual.headlight.diffuse = [0.35, 0.35, 0.35]
+    spec.visual.headlight.specular = [0.1, 0.1, 0.1]
+    texture, builtin = mujoco.mjtTexture, mujoco.mjtBuiltin
+    spec.add_texture(
+        name="nerd_gym_sky",
+        type=texture.mjTEXTURE_SKYBOX,
+        builtin=builtin.mjBUILTIN_GRADIENT,
+        rgb1=[0.78, 0.86, 0.94],
+        rgb2=[0.97, 0.98, 0.99],
+        width=256,
+        height=1536,
+    )
+    spec.add_texture(
+        name="nerd_gym_tiles",
+        type=texture.mjTEXTURE_2D,
+        builtin=builtin.mjBUILTIN_CHECKER,
+        rgb1=[0.86, 0.87, 0.88],
+        rgb2=[0.74, 0.76, 0.78],
+        mark=mujoco.mjtMark.mjMARK_EDGE,
+        markrgb=[0.6, 0.62, 0.65],
+        width=300,
+        height=300,
+    )
+    textures = [""] * int(mujoco.mjtTextureRole.mjNTEXROLE)
+    textures[int(mujoco.mjtTextureRole.mjTEXROLE_RGB)] = "nerd_gym_tiles"
+    spec.add_material(name="nerd_gym_tiles", textures=textures, texrepeat=[1, 1], texuniform=True, reflectance=0.08)
+    spec.worldbody.add_light(
+        pos=[2, -2, 6],
+        dir=[-0.3, 0.35, -1],
+        type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL,
+        castshadow=True,
+        diffuse=[0.55, 0.55, 0.52],
+    )
+    spec.worldbody.add_geom(
+        name=FLOOR,
+        type=mujoco.mjtGeom.mjGEOM_PLANE,
+        size=[0, 0, 0.5],
+        pos=[0, 0, _floor_height(robot)],
+        material="nerd_gym_tiles",
+        contype=0,
+        conaffinity=0,
+    )
+    model = spec.compile()
+    model.geom_sameframe[model.geom(FLOOR).id] = 0  # or its pose would be ignored
+    return model
+
+
+def _floor_height(robot: RobotModel) -> float:
+    m = robot.mj_model
+    data = mujoco.MjData(m)
+    mujoco.mj_forward(m, data)
+    solid = [g for g in range(m.ngeom) if m.geom_type[g] != PLANE]
+    lowest = min((data.geom_xpos[g, 2] - m.geom_rbound[g] for g in solid), default=0.0)
+    return _numeric(m, "floor_height", (float(np.clip(lowest, -np.inf, 0.0)),))[0]

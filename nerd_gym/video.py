@@ -1,0 +1,50 @@
+"""Write frames to an mp4 or gif."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from .optional import require
+
+SUFFIXES = (".mp4", ".gif")
+
+
+class VideoWriter:
+    """Frames [height, width, 3] uint8 into a file that appears only when it is whole."""
+
+    def __init__(self, path: str | Path, fps: float):
+        self.path = Path(path)
+        if self.path.suffix not in SUFFIXES:
+            raise ValueError(f"cannot write video {self.path.name!r}; valid endings: {', '.join(SUFFIXES)}")
+        require("imageio_ffmpeg", extra="video")
+        imageio = require("imageio.v2", extra="video")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._part = self.path.with_name(f".{self.path.stem}.part{self.path.suffix}")
+        if self.path.suffix == ".mp4":
+            self._writer = imageio.get_writer(self._part, fps=fps, quality=7, macro_block_size=2)
+        else:
+            self._writer = imageio.get_writer(self._part, duration=1000 / fps, loop=0)
+
+    def add(self, frame: np.ndarray) -> None:
+        """Append a frame."""
+        self._writer.append_data(frame)
+
+    def close(self) -> None:
+        """Finish the file; a second call does nothing."""
+        if self._writer is not None:
+            self._writer.close()
+            self._part.replace(self.path)
+            self._writer = None
+
+    def __enter__(self) -> VideoWriter:
+        return self
+
+    def __exit__(self, kind, *_) -> None:
+        if kind is None:
+            self.close()
+        elif self._writer is not None:
+            self._writer.close()
+            self._part.unlink(missing_ok=True)
+            self._writer = None

@@ -1,0 +1,45 @@
+"""Film one row of a vector environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import VectorWrapper
+
+from ..envs.vector import NerdVectorEnv
+from ..video import VideoWriter
+
+
+class RecordVideo(VectorWrapper):
+    """Writes every step of row `row` to an mp4 or gif, from the first reset to :meth:`close`.
+
+    The file appears when it is whole: a run that is cut leaves none behind.
+    """
+
+    def __init__(self, env: NerdVectorEnv, path: str | Path, row: int = 0):
+        super().__init__(env)
+        native = env.unwrapped
+        if not 0 <= row < native.num_envs:
+            raise ValueError(f"row is {row}; this environment has rows 0 to {native.num_envs - 1}")
+        self._row = row
+        self._writer = VideoWriter(path, native.metadata["render_fps"])
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        result = self.env.reset(seed=seed, options=options)
+        self._writer.add(self._frame())
+        return result
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        result = self.env.step(actions)
+        self._writer.add(self._frame())
+        return result
+
+    def close(self, **kwargs: Any) -> None:
+        self._writer.close()
+        self.env.close(**kwargs)
+
+    def _frame(self) -> np.ndarray:
+        native = self.env.unwrapped
+        return native.renderer.frame(native, self._row)

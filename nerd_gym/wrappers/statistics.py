@@ -1,0 +1,44 @@
+"""Return and length of every finished episode, in the array type of the environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from gymnasium.vector import AutoresetMode, VectorWrapper
+
+from ..envs.vector import NerdVectorEnv
+
+
+class RecordEpisodeStatistics(VectorWrapper):
+    """Adds ``info["episode"]`` = {"r": return [N], "l": length [N]} with the mask ``info["_episode"]``.
+
+    Gymnasium's wrapper of this name takes numpy alone; this one keeps torch on its device.
+    """
+
+    def __init__(self, env: NerdVectorEnv):
+        super().__init__(env)
+        native = env.unwrapped
+        self._out = native._out
+        self._same_step = native.autoreset_mode is AutoresetMode.SAME_STEP
+        self._return = torch.zeros(native.num_envs, device=native.device)
+        self._length = torch.zeros(native.num_envs, dtype=torch.int64, device=native.device)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        obs, info = self.env.reset(seed=seed, options=options)
+        mask = self.env.unwrapped._reset_mask(options)
+        self._return.masked_fill_(mask, 0)
+        self._length.masked_fill_(mask, 0)
+        return obs, info
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        obs, reward, terminated, truncated, info = self.env.step(actions)
+        self._return += torch.as_tensor(reward, device=self._return.device)
+        self._length += 1
+        done = torch.as_tensor(terminated | truncated, device=self._return.device)
+        info["episode"] = self._out({"r": self._return.clone(), "l": self._length.clone()})
+        info["_episode"] = self._out(done)
+        if self._same_step:
+            self._return.masked_fill_(done, 0)
+            self._length.masked_fill_(done, 0)
+        return obs, reward, terminated, truncated, info
