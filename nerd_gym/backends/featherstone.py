@@ -4,11 +4,15 @@ Everything is in world axes about a point that moves with the robot (the base's 
 the world's), which keeps float32 accurate wherever the robot walks. Composite inertias give the mass
 matrix H, which is factored as L^T D L along the tree so that no zero is ever touched.
 
-Per substep, with s the way the base has gone since H was formed (zero unless H is frozen):
+Per substep, for the base (w, v in world axes, a the acceleration of its spatial velocity there) and joints:
 
-    (M, F, tau) = applied + contact + limit forces - bias     M about the base's origin
-    (alpha, a0, qdd) = H^-1 (M + s x F, F, tau)
-    a = a0 + alpha x s;  w += dt alpha;  v* = v + dt a;  p += dt v*;  v = v* + dt w x v*
+    (alpha, a, qdd) = H^-1 (applied + contact + limit forces - bias)
+    v += dt (a + w x v);  w += dt alpha;  p += dt v;  quat = exp(dt w) quat;  qd += dt qdd;  q += dt qd
+
+The published simulator forms H once a frame, about the base's place at frame start; with s the way since:
+
+    (alpha, a0, qdd) = H^-1 (M + s x F, F, tau);  a = a0 + alpha x s
+    w += dt alpha;  v* = v + dt a;  p += dt v*;  v = v* + dt w x v*;  quat = normalize(quat + dt/2 w quat)
 """
 
 from __future__ import annotations
@@ -51,7 +55,7 @@ class Physics:
 
     dt: wp.float32
     substeps: wp.int32
-    frozen: wp.int32  # 1: H once per frame, as the published simulator has it
+    published: wp.int32  # 1: H once per frame and its base integrator, as the published simulator has them
     huber: wp.int32  # 1: the friction law of Warp 1.8, 0: capped viscous Coulomb
     gravity: wp.vec3
     limit_ke: wp.float32
@@ -135,6 +139,7 @@ def frame_kernel(links: int, nv: int, contacts: int, free: bool) -> wp.Kernel:
             speed[l] = qd[env, l + dof_shift]
         moved = wp.vec3(0.0, 0.0, 0.0)  # of the base since frame start
         travel = wp.vec3(0.0, 0.0, 0.0)  # of the base since H was formed
+        lost = wp.vec3(0.0, 0.0, 0.0)  # of the base's velocity by rounding
         height0 = wp.dot(plane_normal, base - ground_point[env])
 
         for substep in range(physics.substeps):
@@ -238,7 +243,7 @@ def frame_kernel(links: int, nv: int, contacts: int, free: bool) -> wp.Kernel:
                     x[i] = moment[i]
                     x[i + 3] = -bias_f[0][i]
 
-            if physics.frozen == 0 or substep == 0:
+            if physics.published == 0 or substep == 0:
                 for l in range(links):
                     j = tree.inertia_of[l]
                     whole_mass[l] = tree.mass[j]
@@ -319,14 +324,23 @@ def frame_kernel(links: int, nv: int, contacts: int, free: bool) -> wp.Kernel:
                 position[l] = position[l] + dt * rate
             if wp.static(free):
                 alpha = wp.vec3(x[0], x[1], x[2])
-                star = v + dt * (wp.vec3(x[3], x[4], x[5]) + wp.cross(alpha, travel))
-                w = w + dt * alpha
-                step = dt * star
-                moved = moved + step
-                if physics.frozen == 1:
+                rise = wp.vec3(x[3], x[4], x[5]) + wp.cross(alpha, travel)
+                if physics.published == 1:
+                    w = w + dt * alpha
+                    v = v + dt * rise
+                    moved = moved + dt * v
                     travel = moved
-                v = star + dt * wp.cross(w, star)
-                quat = wp.normalize(quat + (0.5 * dt) * (wp.quat(w[0], w[1], w[2], 0.0) * quat))
+                    v = v + dt * wp.cross(w, v)
+                    quat = wp.normalize(quat + (0.5 * dt) * (wp.quat(w[0], w[1], w[2], 0.0) * quat))
+                else:
+                    # Compensated: many small equal steps (free fall) would all be rounded the same way.
+                    gain = dt * (rise + wp.cross(w, v)) - lost
+                    total = v + gain
+                    lost = (total - v) - gain
+                    v = total
+                    w = w + dt * alpha
+                    moved = moved + dt * v
+                    quat = wp.normalize(wp.quat_from_axis_angle(wp.normalize(w), dt * wp.length(w)) * quat)
 
         for l in range(first_joint, links):
             q[env, l + q_shift] = position[l]

@@ -79,7 +79,7 @@ class WarpBackend(Backend):
         physics = Physics()
         physics.dt = self.frame_dt / self.substeps
         physics.substeps = self.substeps
-        physics.frozen = int(self.reference)
+        physics.published = int(self.reference)
         physics.huber = int(law == "huber")
         physics.gravity = wp.vec3(*map(float, self.robot.mj_model.opt.gravity))
         physics.limit_ke, physics.limit_kd = self.robot.limit_gains
