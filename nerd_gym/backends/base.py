@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,6 +18,7 @@ from ..robots.model import RobotModel
 # The stated range of a healthy state: beyond it every simulation here has come apart.
 Q_LIMIT = 1e4
 QD_LIMIT = 1e3
+FLOAT_MAX = torch.finfo(torch.float32).max
 UP = (0.0, 0.0, 1.0)
 
 
@@ -46,6 +49,8 @@ class Backend(ABC):
         self.q = self._default_q().repeat(num_envs, 1)
         self.qd = torch.zeros(num_envs, robot.nv, device=self.device)
         self.healthy = torch.ones(num_envs, dtype=torch.bool, device=self.device)
+        self.any_unhealthy = not self.host_checks  # False only if every row is known to be healthy
+        self.version = 0  # counts changes of the state, for those who keep what they computed from it
         self.ground_point = torch.zeros(num_envs, 3, device=self.device)
         self.ground_normal = torch.tensor(UP, device=self.device).repeat(num_envs, 1)
         if robot.ground is not None:
@@ -55,7 +60,7 @@ class Backend(ABC):
         self._candidates = self.kinematics.fixed_points(robot.candidates.body, robot.candidates.position)
         self._radius = torch.as_tensor(robot.candidates.radius, dtype=torch.float32, device=self.device)
         self._sites: dict[str, tuple[Tensor, Tensor]] = {}
-        self._poses: Tensor | None = None
+        self._kept: dict[str, tuple[int, Any]] = {}
 
     def _default_q(self) -> Tensor:
         return torch.as_tensor(self.robot.mj_model.qpos0, dtype=torch.float32, device=self.device)
@@ -96,8 +101,8 @@ class Backend(ABC):
             self.ground_point.copy_(torch.where(row, ground[0], self.ground_point))
             self.ground_normal.copy_(torch.where(row, ground[1], self.ground_normal))
             self._ground_written(mask)
-        self.healthy |= mask
-        self._poses = None
+        self.healthy = self.healthy | mask
+        self.version += 1
         self._rows_written(mask)
 
     def step(self, joint_force: Tensor) -> None:
@@ -107,34 +112,55 @@ class Backend(ABC):
         healthy state and is marked in ``healthy``; the other rows do not notice.
         """
         self._check("joint_force", joint_force, (self.num_envs, self.robot.nj))
-        finite = joint_force.isfinite().all(-1)
-        if self.may_hold(~finite):
+        finite = None
+        if not self._within(joint_force, FLOAT_MAX):
+            finite = joint_force.isfinite().all(-1)
             joint_force = torch.where(finite[:, None], joint_force, 0.0)
         q, qd = self.q.clone(), self.qd.clone()
         self._advance(joint_force)
-        self._poses = None
+        self.version += 1
+        if finite is None and self._within(self.q, Q_LIMIT) and self._within(self.qd, QD_LIMIT):
+            if self.any_unhealthy:
+                self.any_unhealthy, self.healthy = False, torch.ones_like(self.healthy)
+            return
         # A comparison with NaN is false, so that these find NaN and infinity too.
-        self.healthy = finite & (self.q.abs() <= Q_LIMIT).all(-1) & (self.qd.abs() <= QD_LIMIT).all(-1)
+        healthy = (self.q.abs() <= Q_LIMIT).all(-1) & (self.qd.abs() <= QD_LIMIT).all(-1)
+        self.any_unhealthy, self.healthy = True, healthy if finite is None else healthy & finite
         bad = ~self.healthy
-        if self.may_hold(bad):
-            self.q.copy_(torch.where(bad[:, None], q, self.q))
-            self.qd.copy_(torch.where(bad[:, None], qd, self.qd))
-            self._rows_written(bad)
+        self.q.copy_(torch.where(bad[:, None], q, self.q))
+        self.qd.copy_(torch.where(bad[:, None], qd, self.qd))
+        self._rows_written(bad)
+
+    def _within(self, value: Tensor, limit: float) -> bool:
+        """Whether every entry is known to be finite and at most `limit`; never known on an accelerator."""
+        if not self.host_checks:
+            return False
+        low, high = torch.aminmax(value)
+        return -limit <= low.item() and high.item() <= limit
 
     def may_hold(self, mask: Tensor) -> bool:
         """Whether any row of the mask may be true, without stalling an accelerator to find out."""
         return not self.host_checks or bool(mask.any())
 
+    def keep(self, key: str, compute: Callable[[], Any]) -> Any:
+        """`compute()`, done once per state."""
+        version, value = self._kept.get(key, (-1, None))
+        if version != self.version:
+            value = compute()
+            self._kept[key] = self.version, value
+        return value
+
     @property
     def poses(self) -> Tensor:
         """World poses [N, F, 4, 4] of the robot's frames at the current state."""
-        if self._poses is None:
-            self._poses = self.kinematics.poses(self.q)
-        return self._poses
+        return self.keep("poses", lambda: self.kinematics.poses(self.q))
 
     @property
     def contacts(self) -> Contacts:
         """The candidate points at the current state."""
+        return self.keep("contacts", self._find_contacts)
+
+    def _find_contacts(self) -> Contacts:
         normal = self.ground_normal[:, None]
         centre = self.kinematics.points(self.poses, self._candidates)
         distance = ((centre - self.ground_point[:, None]) * normal).sum(-1) - self._radius
@@ -144,7 +170,7 @@ class Backend(ABC):
         """World position [N, 3] of a named site of the MJCF."""
         if name not in self._sites:
             self._sites[name] = self.kinematics.site(name)
-        return self.kinematics.points(self.poses, self._sites[name])[:, 0]
+        return self.keep(f"site {name}", lambda: self.kinematics.points(self.poses, self._sites[name])[:, 0])
 
     def snapshot(self) -> dict[str, Any]:
         """The full state, for :meth:`restore`."""
@@ -156,7 +182,7 @@ class Backend(ABC):
         for name, value in snapshot.items():
             if name != "extra":
                 getattr(self, name).copy_(value)
-        self._poses = None
+        self.version += 1
         everyone = torch.ones_like(self.healthy)
         self._rows_written(everyone)
         self._ground_written(everyone)
@@ -170,6 +196,15 @@ class Backend(ABC):
             raise ValueError(f"{what} has shape {tuple(value.shape)}; this batch takes {tuple(shape)}")
         if value.device.type != self.device.type:
             raise ValueError(f"{what} is on {value.device}; this batch is on {self.device}")
+
+
+def cpu_threads(threads: int | None) -> int:
+    """How many threads to use: as many as asked for, or one per core that this process may run on."""
+    if threads is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if threads < 1:
+        raise ValueError(f"threads is {threads}; it must be at least 1")
+    return int(threads)
 
 
 def ground_of_model(robot: RobotModel) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from mujoco.batch import Batch
 from torch import Tensor
 
 from ..robots.model import RobotModel
-from .base import Backend
+from .base import Backend, cpu_threads
 
 
 class MujocoBackend(Backend):
@@ -39,8 +39,6 @@ class MujocoBackend(Backend):
         self.substeps = robot.substeps if substeps is None else int(substeps)
         if self.substeps < 1:
             raise ValueError(f"substeps is {self.substeps}; it must be at least 1")
-        if threads is not None and threads < 1:
-            raise ValueError(f"threads is {threads}; it must be at least 1")
         model = copy.copy(robot.mj_model)
         if substeps is not None:
             model.opt.timestep = robot.frame_dt / self.substeps
@@ -49,7 +47,7 @@ class MujocoBackend(Backend):
         if robot.ground is not None:
             # Compiled at its body's frame, the plane would ignore the per-environment pose.
             model.geom_sameframe[robot.ground] = 0
-        self._batch = Batch(model, num_envs, nthread=min(threads or 0, num_envs))
+        self._batch = Batch(model, num_envs, nthread=min(cpu_threads(threads), num_envs))
         self._qpos, self._qvel, self._force, self._warmstart = (
             torch.from_numpy(self._batch.bind(name)) for name in ("qpos", "qvel", "qfrc_applied", "qacc_warmstart")
         )

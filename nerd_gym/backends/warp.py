@@ -5,7 +5,6 @@ Contacts are penalty forces of the candidate points against one plane per enviro
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -18,7 +17,7 @@ import warp as wp
 from torch import Tensor
 
 from ..robots.model import FRICTION_LAWS, RobotModel
-from .base import Backend
+from .base import Backend, cpu_threads
 from .featherstone import Physics, Tree, frame_kernel
 
 SHARD = 64  # environments a thread should have at least, or handing them over costs more than it saves
@@ -88,10 +87,7 @@ class WarpBackend(Backend):
 
     def _make_launches(self, threads: int | None) -> None:
         """One recorded launch per shard: the arrays stay where they are for the backend's life."""
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        threads = cores if threads is None else int(threads)
-        if threads < 1:
-            raise ValueError(f"threads is {threads}; it must be at least 1")
+        threads = cpu_threads(threads)
         shards = 1 if self.device.type != "cpu" else max(1, min(threads, self.num_envs // SHARD))
         edges = np.linspace(0, self.num_envs, shards + 1).astype(int)
         self._launches = [

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..robots.kinematics import quat_rotate
 from .legged import base_motion, random_turn
 from .random import EnvRandom
-from .task import State, Task, TaskConfig
+from .task import State, Task, TaskConfig, total
 
 
 @dataclass(frozen=True)
@@ -65,20 +65,22 @@ class Ant(Task):
 
     def observe(self, state: State) -> Tensor:
         motion = base_motion(state)
-        return torch.cat([state.q[:, 2:7], motion.velocity, motion.spin, state.q[:, 7:], state.qd[:, 6:], motion.up], -1)
+        _, pose, joints = state.q.split((2, 5, 8), -1)
+        rates = state.qd.narrow(-1, 6, 8)
+        return torch.cat([pose, motion.velocity, motion.spin, joints, rates, motion.up], -1)
 
     def reward(self, state: State, action: Tensor, joint_force: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         motion = base_motion(state)
-        up = motion.up[:, 0]
-        wx, wy, wz = motion.spin.unbind(-1)
+        up, heading = motion.up.squeeze(-1), motion.heading.squeeze(-1)
         if self.config.task == "run":
-            terms = {"forward": motion.velocity[:, 0], "up": 0.1 * up, "heading": motion.heading[:, 0]}
+            terms = {"forward": motion.velocity[:, 0], "up": 0.1 * up, "heading": heading}
         elif self.config.task == "spin":
-            terms = {"spin": wz, "up": up}
+            terms = {"spin": motion.spin[:, 2], "up": up}
         else:
+            wx, wy, wz = motion.spin.unbind(-1)
             track = 5 * torch.exp(-((wz - 5) ** 2) - 0.1 * wx**2 - 0.1 * wy**2)
             terms = {"track": track, "up": 0.1 * up}
-        return sum(terms.values()), terms
+        return total(terms), terms
 
     def terminated(self, state: State) -> Tensor:
         return state.q[:, 2] < 0.3

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .legged import base_motion
 from .random import EnvRandom
-from .task import State, Task, TaskConfig
+from .task import State, Task, TaskConfig, total
 
 # LF, RF, LH, RH x HAA, HFE, KFE, as the published simulator really applies them: its own comments name
 # the legs in another order than its joints have, and its policies are trained with what it does.
@@ -78,10 +78,9 @@ class Anymal(Task):
 
     def observe(self, state: State) -> Tensor:
         motion = base_motion(state)
-        joints, rates = state.q[:, 7:], state.qd[:, 6:]
-        return torch.cat(
-            [state.q[:, 2:7], motion.velocity, motion.spin, joints, rates, motion.up, motion.heading], -1
-        )
+        _, pose, joints = state.q.split((2, 5, 12), -1)
+        rates = state.qd.narrow(-1, 6, 12)
+        return torch.cat([pose, motion.velocity, motion.spin, joints, rates, motion.up, motion.heading], -1)
 
     def reward(self, state: State, action: Tensor, joint_force: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         motion = base_motion(state)
@@ -91,7 +90,7 @@ class Anymal(Task):
             "straight": 0.5 * torch.exp(-motion.spin[:, 2].square()),
             "torque": -2.5e-5 * joint_force.square().sum(-1),
         }
-        return sum(terms.values()).clamp(min=0), terms
+        return total(terms).clamp(min=0), terms
 
     def terminated(self, state: State) -> Tensor:
         near = state.contacts.distance[:, self._must_not_touch] < 0.01

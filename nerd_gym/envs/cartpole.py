@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .random import EnvRandom
-from .task import State, Task, wrap_angle
+from .task import State, Task, total, wrap_angle
 
 
 class Cartpole(Task):
@@ -47,7 +47,7 @@ class Cartpole(Task):
             "pole_rate": -0.1 * theta_rate**2,
             "cart_rate": -0.1 * x_rate**2,
         }
-        return sum(terms.values()), terms
+        return total(terms), terms
 
     def terminated(self, state: State) -> Tensor:
         return (state.q[:, 0].abs() > 4) | (state.qd.abs() > 10).any(-1)

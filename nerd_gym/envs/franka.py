@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .random import EnvRandom
-from .task import State, Task, TaskConfig
+from .task import State, Task, TaskConfig, total
 
 START = (0.0, -0.7853, 0.0, -2.3575, 0.0, 1.5703, 0.7857)
 STIFFNESS = (600.0, 600.0, 600.0, 600.0, 250.0, 150.0, 50.0)
@@ -82,4 +82,4 @@ class Franka(Task):
         terms = {"distance": -d} | {
             f"near_{k}": 1 / (torch.exp(k * d) + 1e-4 + torch.exp(-k * d)) for k in (50, 300)
         }
-        return sum(terms.values()), terms
+        return total(terms), terms

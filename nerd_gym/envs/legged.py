@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..robots.kinematics import quat_rotate
+from ..robots.kinematics import quat_to_matrix
 from .random import EnvRandom
 from .task import State
 
@@ -23,11 +23,15 @@ class BaseMotion(NamedTuple):
 
 def base_motion(state: State) -> BaseMotion:
     """The base's motion at the current state."""
-    quat = state.q[:, 3:7]
-    _, x, y, z = quat.unbind(-1)
-    up = 1 - 2 * (x * x + y * y)
-    heading = 1 - 2 * (y * y + z * z)
-    return BaseMotion(state.qd[:, :3], quat_rotate(quat, state.qd[:, 3:6]), up[:, None], heading[:, None])
+    return state.keep("base_motion", lambda: _base_motion(state.q, state.qd))
+
+
+def _base_motion(q: Tensor, qd: Tensor) -> BaseMotion:
+    rotation = quat_to_matrix(q.narrow(1, 3, 4))
+    velocity, spin = qd.narrow(1, 0, 6).split(3, 1)
+    entries = rotation.view(-1, 9)
+    spin = torch.bmm(rotation, spin.unsqueeze(2)).squeeze(2)
+    return BaseMotion(velocity, spin, entries.narrow(1, 8, 1), entries.narrow(1, 0, 1))
 
 
 def random_turn(rng: EnvRandom, angle: float) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .random import EnvRandom
-from .task import State, Task, TaskConfig, wrap_angle
+from .task import State, Task, TaskConfig, total, wrap_angle
 
 # The published planes as (point, normal); number 0 is out of reach.
 GROUNDS = (
@@ -90,7 +90,7 @@ class PendulumContact(Task):
             "height": torch.sin(state.q.cumsum(-1)).sum(-1) * (LINK / REACH),
             "effort": -0.001 * action.square().sum(-1),
         }
-        return sum(terms.values()), terms
+        return total(terms), terms
 
 
 def _is_random(ground: Any) -> bool:

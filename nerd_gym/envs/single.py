@@ -46,9 +46,9 @@ class NerdEnv(gymnasium.Env, EzPickle):
         return _first(obs), _first(info)
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        action = torch.as_tensor(np.asarray(action, np.float32))
+        action = np.asarray(action, np.float32)
         if action.shape != self.action_space.shape:
-            raise ValueError(f"action has shape {tuple(action.shape)}; it must have {self.action_space.shape}")
+            raise ValueError(f"action has shape {action.shape}; it must have {self.action_space.shape}")
         obs, reward, terminated, truncated, info = self.batch.step(action[None])
         if self.render_mode == "human":
             self.render()
@@ -74,4 +74,4 @@ def _first(value: Any) -> Any:
     """Row 0 as numpy or a plain number."""
     if isinstance(value, dict):
         return {key: _first(item) for key, item in value.items()}
-    return value[0].cpu().numpy() if value.ndim > 1 else value[0].item()
+    return value.squeeze(0).cpu().numpy() if value.ndim > 1 else value.item()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import reduce
+from operator import add
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 import torch
@@ -35,6 +38,10 @@ class State:
     def contacts(self) -> Contacts:
         """The candidate points over the ground."""
         return self._backend.contacts
+
+    def keep(self, key: str, compute: Callable[[], Any]) -> Any:
+        """`compute()`, done once per state: reward and observation often need the same."""
+        return self._backend.keep(key, compute)
 
     def site(self, name: str) -> Tensor:
         """World position [N, 3] of a named site of the robot."""
@@ -116,6 +123,11 @@ def make_config(cls: type[TaskConfig], options: dict[str, Any]) -> TaskConfig:
 def option_names(cls: type[TaskConfig]) -> list[str]:
     """The valid keyword options of a task."""
     return [f.name for f in fields(cls)]
+
+
+def total(terms: dict[str, Tensor]) -> Tensor:
+    """The sum of reward terms."""
+    return reduce(add, terms.values())
 
 
 def wrap_angle(angle: Tensor) -> Tensor:

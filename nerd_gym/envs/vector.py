@@ -120,21 +120,22 @@ class NerdVectorEnv(VectorEnv, EzPickle):
             raise gymnasium.error.ResetNeeded("step() was called before the first reset()")
         task, backend, state = self.task, self.backend, self._state
         action = self._in(actions)
-        healthy = None
+        diverged = torch.zeros_like(backend.healthy)
+        any_diverged = False
         for _ in range(task.frames):
             force = task.joint_force(action, state)
             backend.step(force)
-            healthy = backend.healthy if healthy is None else healthy & backend.healthy
+            if backend.any_unhealthy:
+                any_diverged, diverged = True, diverged | ~backend.healthy
         self._steps += 1
-        diverged = ~healthy
         reward, terms = task.reward(state, action, force)
         terminated = task.terminated(state)
-        truncated = diverged if self.horizon is None else diverged | (self._steps >= self.horizon)
-        if backend.may_hold(diverged):
+        truncated = diverged.clone() if self.horizon is None else diverged | (self._steps >= self.horizon)
+        if any_diverged:
             # A diverged row stands at its last healthy state, whose reward was already given.
             reward = torch.where(diverged, 0.0, reward)
             terms = {name: torch.where(diverged, 0.0, term) for name, term in terms.items()}
-            terminated = terminated & healthy
+            terminated = terminated & ~diverged
         obs = task.observe(state)
         info: dict[str, Any] = {"reward_terms": terms, "diverged": diverged}
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
@@ -241,9 +242,11 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         return action
 
     def _out(self, value: Any) -> Any:
+        if self.array == "torch":
+            return value
         if isinstance(value, dict):
             return {key: self._out(item) for key, item in value.items()}
-        return value.cpu().numpy() if self.array == "numpy" else value
+        return value.cpu().numpy()
 
 
 def split_options(task_class: type, backend: str, options: dict[str, Any]) -> tuple[dict, dict]:
