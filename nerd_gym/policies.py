@@ -107,4 +107,6 @@ class Policy(nn.Module):
         indices = sorted({int(name.split(".")[2]) for name in weights if name.startswith(prefix)})
         layers = [(weights[f"{prefix}{i}.weight"], weights[f"{prefix}{i}.bias"]) for i in indices]
         layers.append((weights["a2c_network.mu.weight"], weights["a2c_network.mu.bias"]))
-        return cls(weights["running_mean_std.running_mean"], weights["running_mean_std.running_var"], layers, activation)
+        return cls(
+            weights["running_mean_std.running_mean"], weights["running_mean_std.running_var"], layers, activation
+        )

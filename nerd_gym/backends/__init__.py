@@ -38,7 +38,9 @@ def backend_class(name: str) -> type[Backend]:
         raise ValueError(f"unknown backend {name!r}; valid: {', '.join(BACKENDS)}")
     entry = BACKENDS[name]
     if missing := entry.missing():
-        raise ImportError(f"backend {name!r} needs {', '.join(missing)}, not installed: pip install {' '.join(missing)}")
+        raise ImportError(
+            f"backend {name!r} needs {', '.join(missing)}, not installed: pip install {' '.join(missing)}"
+        )
     return getattr(import_module(f".{entry.module}", __name__), entry.cls)
 
 

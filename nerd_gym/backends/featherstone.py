@@ -259,9 +259,7 @@ def frame_kernel(links: int, nv: int, contacts: int, free: bool) -> wp.Kernel:
                     need_m = whole_spin[l] * axis_w[l] + wp.cross(whole_arm[l], axis_v[l])
                     need_f = whole_mass[l] * axis_v[l] - wp.cross(whole_arm[l], axis_w[l])
                     row = (l + dof_shift) * nv
-                    H[row + l + dof_shift] = (
-                        wp.dot(axis_w[l], need_m) + wp.dot(axis_v[l], need_f) + tree.armature[l]
-                    )
+                    H[row + l + dof_shift] = wp.dot(axis_w[l], need_m) + wp.dot(axis_v[l], need_f) + tree.armature[l]
                     while p >= first_joint:
                         H[row + p + dof_shift] = wp.dot(axis_w[p], need_m) + wp.dot(axis_v[p], need_f)
                         p = tree.parent[p]

@@ -53,16 +53,14 @@ class WarpBackend(Backend):
         self.substeps = robot.substeps if substeps is None else int(substeps)
         if self.substeps < 1:
             raise ValueError(f"substeps is {self.substeps}; it must be at least 1")
-        wp.init()
+        init_warp()
         self._wp_device = wp.device_from_torch(self.device)
         links = read_links(robot)
         if reference:
             links["inertia_of"] = published_inertia_pairing(robot, links)
         self._tree = make_tree(links, robot, self._wp_device)
         self._physics = self._make_physics(law)
-        self._kernel = frame_kernel(
-            len(links["parent"]), robot.nv, len(robot.candidates.radius), robot.free_base
-        )
+        self._kernel = frame_kernel(len(links["parent"]), robot.nv, len(robot.candidates.radius), robot.free_base)
         load_with_notice(self._kernel, self._wp_device)
         self._force = torch.zeros(num_envs, robot.nj, device=self.device)
         self._arrays = [
@@ -115,6 +113,15 @@ class WarpBackend(Backend):
     def close(self) -> None:
         if self._pool:
             self._pool.shutdown()
+
+
+def init_warp() -> None:
+    """Start Warp without its banner, its line per module and its regret that there is no CUDA driver."""
+    if wp.config.log_level == wp.LOG_INFO:  # the user has not asked for another level
+        wp.config.log_level = wp.LOG_ERROR
+        wp.init()
+        wp.config.log_level = wp.LOG_WARNING
+    wp.init()
 
 
 def read_links(robot: RobotModel) -> dict[str, np.ndarray]:
@@ -201,7 +208,9 @@ def make_tree(links: dict[str, np.ndarray], robot: RobotModel, device: wp.contex
     dof_parent[6 * first :] = parents[first:]
     slot = {int(robot.mj_model.jnt_bodyid[j]): j for j in range(m.njnt)}
     link = [slot[int(m.body_weldid[b])] for b in robot.candidates.body]
-    points = [_in_welded_frame(m, int(b), p) for b, p in zip(robot.candidates.body, robot.candidates.position, strict=True)]
+    points = [
+        _in_welded_frame(m, int(b), p) for b, p in zip(robot.candidates.body, robot.candidates.position, strict=True)
+    ]
     local = [links["anchor_turn"][l].T @ (p - links["anchor"][l]) for l, p in zip(link, points, strict=True)]
     joint_dofs = robot.joint_qd
     values = {

@@ -79,7 +79,5 @@ class Franka(Task):
 
     def reward(self, state: State, action: Tensor, joint_force: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         d = (state.site("end_effector") - state.goal).norm(dim=-1)
-        terms = {"distance": -d} | {
-            f"near_{k}": 1 / (torch.exp(k * d) + 1e-4 + torch.exp(-k * d)) for k in (50, 300)
-        }
+        terms = {"distance": -d} | {f"near_{k}": 1 / (torch.exp(k * d) + 1e-4 + torch.exp(-k * d)) for k in (50, 300)}
         return total(terms), terms

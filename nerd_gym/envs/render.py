@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import mujoco
 import numpy as np
 
-from ..robots.model import PLANE, RobotModel, _numeric
+from ..robots.model import FREE, PLANE, SLIDE, RobotModel, _numeric
 
 if TYPE_CHECKING:
     from .vector import NerdVectorEnv
@@ -73,19 +73,22 @@ class Renderer:
             self.model.geom_pos[self._floor] = backend.ground_point[row].cpu().numpy()
             mujoco.mju_quatZ2Vec(self.model.geom_quat[self._floor], normal)
         mujoco.mj_forward(self.model, self._data)
-        if self.robot.free_base:
-            # Follow the base, but let its bouncing show.
-            self._camera.lookat[:2] = self._data.qpos[:2]
-            self._camera.lookat[2] = 0.45
+        if self._travels:
+            # Follow the base along the ground, but let its bouncing show.
+            self._camera.lookat[:2] = self._data.xpos[self._root, :2]
 
     def _place_camera(self) -> None:
-        mujoco.mj_forward(self.model, self._data)
-        moving = [g for g in range(self.model.ngeom) if g != self._floor and self.model.geom_type[g] != PLANE]
-        points = self._data.geom_xpos[moving]
-        reach = self.model.geom_rbound[moving].max() if moving else 1.0
-        span = float(np.linalg.norm(np.ptp(points, axis=0))) + reach
-        self._camera.lookat[:] = (points.min(0) + points.max(0)) / 2
-        self._camera.distance = (2.0 if self.robot.free_base else 1.35) * span
+        m, data = self.model, self._data
+        mujoco.mj_forward(m, data)
+        self._root = int(m.jnt_bodyid[0])
+        self._travels = m.jnt_type[0] in (FREE, SLIDE)
+        moving = [g for g in range(m.ngeom) if m.body_weldid[m.geom_bodyid[g]] != 0]
+        points, reach = data.geom_xpos[moving], m.geom_rbound[moving, None]
+        low, high = (points - reach).min(0), (points + reach).max(0)
+        self._camera.lookat[:] = (low + high) / 2
+        if self.robot.free_base:
+            self._camera.lookat[2] = 0.4 * high[2]
+        self._camera.distance = (1.6 if self._travels else 1.2) * float(np.linalg.norm(high - low))
 
     def _add_ghost(self, q: np.ndarray) -> None:
         self._ghost.qpos[:] = q
@@ -113,6 +116,11 @@ def build_scene(robot: RobotModel, width: int, height: int) -> mujoco.MjModel:
     spec.visual.headlight.ambient = [0.35, 0.35, 0.37]
     spec.visual.headlight.diffuse = [0.35, 0.35, 0.35]
     spec.visual.headlight.specular = [0.1, 0.1, 0.1]
+    for geom in list(spec.geoms):
+        if geom.type == mujoco.mjtGeom.mjGEOM_PLANE:
+            spec.delete(geom)  # the floor below stands in its place
+    spec.stat.extent = 2.5
+    spec.visual.map.shadowclip = 2.0
     texture, builtin = mujoco.mjtTexture, mujoco.mjtBuiltin
     spec.add_texture(
         name="nerd_gym_sky",
@@ -138,9 +146,10 @@ def build_scene(robot: RobotModel, width: int, height: int) -> mujoco.MjModel:
     textures[int(mujoco.mjtTextureRole.mjTEXROLE_RGB)] = "nerd_gym_tiles"
     spec.add_material(name="nerd_gym_tiles", textures=textures, texrepeat=[1, 1], texuniform=True, reflectance=0.08)
     spec.worldbody.add_light(
-        pos=[2, -2, 6],
-        dir=[-0.3, 0.35, -1],
+        pos=[1.5, -1.5, 5],
+        dir=[-0.3, 0.3, -1],
         type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL,
+        mode=mujoco.mjtCamLight.mjCAMLIGHT_TRACK,
         castshadow=True,
         diffuse=[0.55, 0.55, 0.52],
     )

@@ -6,7 +6,6 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-import torch
 from gymnasium.utils import EzPickle
 from gymnasium.vector import AutoresetMode
 

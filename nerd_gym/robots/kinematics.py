@@ -14,7 +14,6 @@ from torch import Tensor
 
 from .model import FREE, HINGE, RobotModel, _rotation
 
-
 # Entry k of a rotation matrix is ONE[k] + SIGN_A[k] o[A[k]] + SIGN_B[k] o[B[k]], o = quat (x) quat flattened.
 _A = (10, 6, 7, 6, 5, 11, 7, 11, 5)
 _B = (15, 3, 2, 3, 15, 1, 2, 1, 10)

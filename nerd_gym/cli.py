@@ -1,0 +1,155 @@
+"""`nerd-gym`: the command line, made from the dataclasses below."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+
+@dataclass
+class List:
+    """List the environments with their spaces, tasks and backends, and which backends are installed."""
+
+    def run(self) -> None:
+        from .listing import listing
+
+        print(listing())
+
+
+@dataclass
+class Play:
+    """Play an environment with an agent; print returns, write a video or open a window."""
+
+    env_id: tyro.conf.Positional[str]
+    """Environment, as `nerd-gym list` names it, e.g. NeRD/Ant-v0."""
+    backend: str = "warp"
+    """Physics: warp or mujoco."""
+    agent: str = "random"
+    """zero, random, or the path of a policy (.safetensors, or an rl-games .pth)."""
+    video: Path | None = None
+    """Write the first robot to this .mp4 or .gif."""
+    window: bool = False
+    """Show the first robot in a window (needs a screen)."""
+    steps: int | None = None
+    """How many steps; by default the environment's horizon."""
+    num_envs: int = 1
+    """How many robots at once."""
+    seed: int = 0
+    """Seed of the environment and of the random agent."""
+    layout: Literal["native", "reference"] = "native"
+    """`reference`: the observations and actions of the published NeRD code, for its policies."""
+    activation: str | None = None
+    """Activation of an rl-games .pth, which the file does not tell: tanh, relu or elu."""
+    device: str = "cpu"
+    """Torch device."""
+    option: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
+    """Options of the task or backend, e.g. --option task=spin reference=True."""
+
+    def run(self) -> None:
+        from .play import play
+        from .registration import env_spec
+
+        env_spec(self.env_id)
+        figures = play(
+            self.env_id,
+            backend=self.backend,
+            agent=self.agent,
+            steps=self.steps,
+            num_envs=self.num_envs,
+            seed=self.seed,
+            video=self.video,
+            window=self.window,
+            layout=self.layout,
+            activation=self.activation,
+            device=self.device,
+            options=dict(map(_key_value, self.option)),
+        )
+        print("  ".join(f"{name} {value:g}" for name, value in figures.items()))
+        if self.video:
+            print(f"written: {self.video}")
+
+
+@dataclass
+class Bench:
+    """Measure env-steps per second of every environment and backend here."""
+
+    env_id: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Environments; all by default."""
+    backends: tuple[str, ...] = ("warp", "mujoco")
+    """Backends to measure."""
+    num_envs: tuple[int, ...] = (1, 64, 512, 2048)
+    """Batch sizes."""
+    repeats: int = 3
+    """Interleaved repeats; the median counts."""
+    seconds: float = 1.0
+    """How long a repeat runs, about."""
+    threads: int | None = None
+    """CPU threads; all by default."""
+    out: Path | None = None
+    """Also write the figures to this json."""
+
+    def run(self) -> None:
+        from .bench import bench, save, table
+        from .registration import ENVS, env_spec
+
+        for env_id in self.env_id:
+            env_spec(env_id)
+        rows = bench(self.env_id or tuple(ENVS), self.backends, self.num_envs, self.repeats, self.seconds, self.threads)
+        print(table(rows))
+        if self.out:
+            save(self.out, {"rows": rows})
+            print(f"written: {self.out}")
+
+
+@dataclass
+class Demo:
+    """Play the same actions on warp and mujoco for every robot: a table, a plot, a video."""
+
+    out: Path = Path("out/demo")
+    """Folder for drift.json, drift.png and drift.mp4."""
+    video: bool = True
+    """Whether to film; without it the demo takes seconds."""
+    num_envs: int = 64
+    """Robots per backend; the table shows their median."""
+    seed: int = 0
+    """Seed of starts and actions."""
+
+    def run(self) -> None:
+        from .demo import run_demo
+
+        run_demo(self.out, self.video, self.num_envs, self.seed)
+
+
+def _key_value(text: str) -> tuple[str, object]:
+    key, sep, value = text.partition("=")
+    if not sep or not key:
+        raise ValueError(f"option {text!r} is not KEY=VALUE")
+    try:
+        return key, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return key, value  # a bare word
+
+
+def main(args: list[str] | None = None) -> int:
+    """Entry point. Wrong input ends with one line on stderr and exit code 2."""
+    command = tyro.extras.subcommand_cli_from_dict(
+        {"list": List, "play": Play, "bench": Bench, "demo": Demo},
+        prog="nerd-gym",
+        description="Gymnasium environments with swappable physics.",
+        args=args,
+    )
+    try:
+        command.run()
+    except (ValueError, FileNotFoundError, ImportError) as error:
+        print(f"nerd-gym: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

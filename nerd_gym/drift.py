@@ -1,0 +1,88 @@
+"""How far two backends drift apart under the same actions from the same start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import gymnasium
+import torch
+from torch import Tensor
+
+from .envs.vector import NerdVectorEnv
+from .robots.model import HINGE, RobotModel
+
+MEASURES = {"position": "m", "orientation": "rad", "joints": "rad or m"}
+
+
+@dataclass
+class Drift:
+    """Errors per frame and environment, [T, N] each; a fixed base has joints alone."""
+
+    env_id: str
+    backends: tuple[str, str]
+    errors: dict[str, Tensor]
+
+    def at(self, frame: int) -> dict[str, float]:
+        """The median over the environments after `frame` frames."""
+        return {name: float(error[frame - 1].median()) for name, error in self.errors.items()}
+
+
+def state_error(robot: RobotModel, a: Tensor, b: Tensor) -> dict[str, Tensor]:
+    """Errors [N] between states q [N, nq]: base position, base orientation (angle), mean over the joints."""
+    errors = {}
+    if robot.free_base:
+        errors["position"] = (a[:, :3] - b[:, :3]).norm(dim=-1)
+        dot = (a[:, 3:7] * b[:, 3:7]).sum(-1).abs().clamp(max=1)
+        errors["orientation"] = 2 * torch.acos(dot)
+    off = a[:, robot.joint_q] - b[:, robot.joint_q]
+    hinge = torch.as_tensor(robot.mj_model.jnt_type[-robot.nj :] == HINGE, device=off.device)
+    wrapped = torch.remainder(off + torch.pi, 2 * torch.pi) - torch.pi
+    errors["joints"] = torch.where(hinge, wrapped, off).abs().mean(-1)
+    return errors
+
+
+def smooth_actions(env: NerdVectorEnv, frames: int, seed: int, scale: float = 0.5, hold: int = 8) -> Tensor:
+    """[frames, N, action_size]: random actions that stay the same for `hold` steps."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (-(-frames // hold), env.num_envs, env.task.action_size)
+    actions = scale * (2 * torch.rand(shape, generator=generator) - 1)
+    return actions.repeat_interleave(hold, 0)[:frames].to(env.device)
+
+
+def measure_drift(
+    env_id: str,
+    backends: tuple[str, str] = ("warp", "mujoco"),
+    frames: int = 100,
+    num_envs: int = 64,
+    seed: int = 0,
+    on_step: Callable[[int, list[NerdVectorEnv]], None] | None = None,
+    **options,
+) -> Drift:
+    """Step both backends with the same actions; nobody is reset on the way."""
+    envs = [
+        gymnasium.make_vec(
+            env_id,
+            num_envs=num_envs,
+            backend=backend,
+            array="torch",
+            autoreset_mode="Disabled",
+            max_episode_steps=None,
+            **options,
+        ).unwrapped
+        for backend in backends
+    ]
+    for env in envs:
+        env.reset(seed=seed)
+    actions = smooth_actions(envs[0], frames, seed)
+    rows: dict[str, list[Tensor]] = {}
+    for step in range(frames):
+        for env in envs:
+            env.step(actions[step])
+        for name, error in state_error(envs[0].task.robot, *(env.backend.q for env in envs)).items():
+            rows.setdefault(name, []).append(error)
+        if on_step is not None:
+            on_step(step, envs)
+    for env in envs:
+        env.close()
+    return Drift(env_id, backends, {name: torch.stack(errors) for name, errors in rows.items()})

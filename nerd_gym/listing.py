@@ -1,0 +1,42 @@
+"""What `nerd-gym list` prints."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Literal, get_args, get_origin, get_type_hints
+
+from .backends import BACKENDS
+from .envs.task import make_config
+from .registration import ENVS
+from .robots.model import RobotModel
+
+
+def listing() -> str:
+    """Environments with their spaces and options, then the backends."""
+    lines = [f"{'environment':26s}{'obs':>5s}{'act':>5s}{'steps':>7s}{'ms/step':>9s}  options (first is default)"]
+    for env_id, spec in ENVS.items():
+        cls = spec.task_class()
+        task = cls(RobotModel.named(cls.robot_name), make_config(cls.config_class, {}))
+        period = 1000 * task.frame_dt * task.frames
+        row = f"{env_id:26s}{task.obs_size:5d}{task.action_size:5d}{spec.horizon:7d}{period:9.1f}"
+        lines.append(f"{row}  {'; '.join(_options(cls.config_class)) or '-'}")
+    lines += ["", f"{'backend':26s}{'installed':12s}what it is"]
+    for name, entry in BACKENDS.items():
+        missing = entry.missing()
+        state = "yes" if not missing else f"no: pip install {' '.join(missing)}"
+        lines.append(f"{name:26s}{state:12s}{entry.summary}")
+    return "\n".join(lines)
+
+
+def _options(config: type) -> list[str]:
+    hints = get_type_hints(config)
+    out = []
+    for field in fields(config):
+        kind = hints[field.name]
+        values = [str(field.default)]
+        if get_origin(kind) is Literal:
+            values += [str(v) for v in get_args(kind) if v != field.default]
+        elif kind is bool:
+            values.append(str(not field.default))
+        out.append(f"{field.name}={'|'.join(values)}")
+    return out
