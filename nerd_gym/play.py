@@ -46,7 +46,7 @@ def play(
     device: str = "cpu",
     options: dict[str, Any] | None = None,
 ) -> dict[str, float]:
-    """Run `steps` steps (default: one horizon) and return figures about the finished episodes."""
+    """Run `steps` steps (default: one horizon); returns figures about the finished episodes, or those under way."""
     env = gymnasium.make_vec(
         env_id,
         num_envs=num_envs,
@@ -58,7 +58,7 @@ def play(
     )
     native = env.unwrapped
     steps = steps or native.horizon
-    env = RecordEpisodeStatistics(env)
+    env = statistics = RecordEpisodeStatistics(env)
     if video is not None:
         env = RecordVideo(env, video)
     if layout == "reference":
@@ -78,11 +78,13 @@ def play(
             diverged += int(info["diverged"].sum())
     finally:
         env.close()
-    episodes = max(len(returns), 1)
+    finished = len(returns)
+    if not finished:  # then of the episodes under way
+        returns, lengths = (statistics.running[key].tolist() for key in ("r", "l"))
     return {
-        "episodes": len(returns),
-        "return": sum(returns) / episodes,
-        "length": sum(lengths) / episodes,
+        "episodes": finished,
+        "return": sum(returns) / len(returns),
+        "length": sum(lengths) / len(lengths),
         "terminated": falls,
         "diverged": diverged,
     }

@@ -107,6 +107,5 @@ class Policy(nn.Module):
         indices = sorted({int(name.split(".")[2]) for name in weights if name.startswith(prefix)})
         layers = [(weights[f"{prefix}{i}.weight"], weights[f"{prefix}{i}.bias"]) for i in indices]
         layers.append((weights["a2c_network.mu.weight"], weights["a2c_network.mu.bias"]))
-        return cls(
-            weights["running_mean_std.running_mean"], weights["running_mean_std.running_var"], layers, activation
-        )
+        normaliser = (weights[f"running_mean_std.running_{name}"] for name in ("mean", "var"))
+        return cls(*normaliser, layers, activation)

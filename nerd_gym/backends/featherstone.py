@@ -85,7 +85,7 @@ def contact_force(depth: float, velocity: wp.vec3, normal: wp.vec3, physics: Phy
 
 @lru_cache(maxsize=32)
 def frame_kernel(links: int, nv: int, contacts: int, free: bool) -> wp.Kernel:
-    """The kernel for robots of these sizes: ``frame(q, qd, force, ground_point, ground_normal, tree, physics, first)``."""
+    """The kernel for robots of these sizes: one frame of environments `first`, `first` + 1, ..."""
     first_joint = 1 if free else 0
     dof_shift = 5 if free else 0  # link l's dof is l + dof_shift
     q_shift = 6 if free else 0

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import newton
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from ..robots.model import FRICTION_LAWS, RobotModel
+from ..robots.model import FRICTION_LAWS, SLIDE, RobotModel, rotation_matrix
 from .base import Backend, cpu_threads
 from .featherstone import Physics, Tree, frame_kernel
 
@@ -96,7 +97,7 @@ class WarpBackend(Backend):
                 device=self._wp_device,
                 record_cmd=True,
             )
-            for start, end in zip(edges[:-1], edges[1:], strict=True)
+            for start, end in pairwise(edges)
         ]
         self._pool = ThreadPoolExecutor(shards - 1, "nerd-gym-warp") if shards > 1 else None
 
@@ -130,12 +131,13 @@ def read_links(robot: RobotModel) -> dict[str, np.ndarray]:
     builder.add_mjcf(str(robot.path), collapse_fixed_joints=True, parse_visuals=False, parse_sites=False)
     kinds = [newton.JointType(t) for t in builder.joint_type]
     wanted = [newton.JointType.FREE] * robot.free_base + [
-        newton.JointType.PRISMATIC if robot.mj_model.jnt_type[j] == 2 else newton.JointType.REVOLUTE
+        newton.JointType.PRISMATIC if robot.mj_model.jnt_type[j] == SLIDE else newton.JointType.REVOLUTE
         for j in range(int(robot.free_base), robot.mj_model.njnt)
     ]
     if kinds != wanted:
+        seen, asked = ([k.name for k in names] for names in (kinds, wanted))
         raise ValueError(
-            f"{robot.name}: Newton reads its joints as {[k.name for k in kinds]}, MuJoCo as {[k.name for k in wanted]}; "
+            f"{robot.name}: Newton reads its joints as {seen}, MuJoCo as {asked}; "
             "the warp backend needs one joint per body, in the same order"
         )
     link_of_body = {child: l for l, child in enumerate(builder.joint_child)}
@@ -208,10 +210,10 @@ def make_tree(links: dict[str, np.ndarray], robot: RobotModel, device: wp.contex
     dof_parent[6 * first :] = parents[first:]
     slot = {int(robot.mj_model.jnt_bodyid[j]): j for j in range(m.njnt)}
     link = [slot[int(m.body_weldid[b])] for b in robot.candidates.body]
-    points = [
-        _in_welded_frame(m, int(b), p) for b, p in zip(robot.candidates.body, robot.candidates.position, strict=True)
-    ]
-    local = [links["anchor_turn"][l].T @ (p - links["anchor"][l]) for l, p in zip(link, points, strict=True)]
+    local = []
+    for l, body, point in zip(link, robot.candidates.body, robot.candidates.position, strict=True):
+        point = _in_welded_frame(m, int(body), point)
+        local.append(links["anchor_turn"][l].T @ (point - links["anchor"][l]))
     joint_dofs = robot.joint_qd
     values = {
         "parent": (links["parent"], wp.int32),
@@ -254,10 +256,8 @@ def _pose(transform) -> tuple[np.ndarray, np.ndarray]:
 
 def _in_welded_frame(m, body: int, point: np.ndarray) -> np.ndarray:
     """A point of a body without a joint, in the frame of the jointed body that carries it."""
-    from ..robots.model import _rotation
-
     while body != m.body_weldid[body]:
-        point = m.body_pos[body] + _rotation(m.body_quat[body]) @ point
+        point = m.body_pos[body] + rotation_matrix(m.body_quat[body]) @ point
         body = int(m.body_parentid[body])
     return point
 

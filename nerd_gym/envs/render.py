@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import mujoco
 import numpy as np
 
-from ..robots.model import FREE, PLANE, SLIDE, RobotModel, _numeric
+from ..robots.model import FREE, PLANE, SLIDE, RobotModel, custom_numeric
 
 if TYPE_CHECKING:
     from .vector import NerdVectorEnv
@@ -173,4 +173,4 @@ def _floor_height(robot: RobotModel) -> float:
     mujoco.mj_forward(m, data)
     solid = [g for g in range(m.ngeom) if m.geom_type[g] != PLANE]
     lowest = min((data.geom_xpos[g, 2] - m.geom_rbound[g] for g in solid), default=0.0)
-    return _numeric(m, "floor_height", (float(np.clip(lowest, -np.inf, 0.0)),))[0]
+    return custom_numeric(m, "floor_height", (float(np.clip(lowest, -np.inf, 0.0)),))[0]

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .model import FREE, HINGE, RobotModel, _rotation
+from .model import FREE, HINGE, RobotModel, rotation_matrix
 
 # Entry k of a rotation matrix is ONE[k] + SIGN_A[k] o[A[k]] + SIGN_B[k] o[B[k]], o = quat (x) quat flattened.
 _A = (10, 6, 7, 6, 5, 11, 7, 11, 5)
@@ -55,7 +55,7 @@ class Kinematics:
         columns: list[int] = []  # per frame: index into q, -1 for a welded body
         last: dict[int, int] = {0: -1}  # body -> frame that carries it
         for body in range(1, m.nbody):
-            place = _transform(_rotation(m.body_quat[body]), m.body_pos[body])
+            place = _transform(rotation_matrix(m.body_quat[body]), m.body_pos[body])
             parent = last[int(m.body_parentid[body])]
             joints = range(m.body_jntadr[body], m.body_jntadr[body] + m.body_jntnum[body])
             if not len(joints):

@@ -152,7 +152,7 @@ def _load(path: Path, _mtime: int) -> RobotModel:
         raise UnsupportedRobot(f"{path.name} has {len(planes)} ground planes; one at most is supported")
     ground = planes[0] if planes else None
     mass = float(m.body_mass.sum())
-    substeps = round(float(_numeric(m, "substeps", (max(1.0, round(1 / 60 / m.opt.timestep)),))[0]))
+    substeps = round(float(custom_numeric(m, "substeps", (max(1.0, round(1 / 60 / m.opt.timestep)),))[0]))
     if substeps < 1:
         raise UnsupportedRobot(f"{path.name}: substeps is {substeps}; it must be at least 1")
     law = _text(m, "friction_law", "coulomb")
@@ -174,8 +174,8 @@ def _load(path: Path, _mtime: int) -> RobotModel:
         actuated=tuple(i for i, j in enumerate(joints) if int(j) in driven) or tuple(range(len(names))),
         timestep=float(m.opt.timestep),
         substeps=substeps,
-        contact_gains=_numeric(m, "contact_gains", (stiffness, damping, damping, friction)),
-        limit_gains=_numeric(m, "limit_gains", (20.0 * mass, 0.2 * mass)),
+        contact_gains=custom_numeric(m, "contact_gains", (stiffness, damping, damping, friction)),
+        limit_gains=custom_numeric(m, "limit_gains", (20.0 * mass, 0.2 * mass)),
         friction_law=law,
         ground=ground,
         candidates=_candidates(m, ground),
@@ -226,7 +226,7 @@ def _candidates(m: mujoco.MjModel, ground: int | None) -> Candidates:
                 f"geom {label!r} touches the ground with a shape other than sphere, capsule or box; "
                 "set its contype and conaffinity to 0 or replace it"
             )
-        rotation = _rotation(m.geom_quat[g])
+        rotation = rotation_matrix(m.geom_quat[g])
         for k, point in enumerate(local):
             names.append(label if len(local) == 1 else f"{label}:{k}")
             bodies.append(int(m.geom_bodyid[g]))
@@ -237,7 +237,7 @@ def _candidates(m: mujoco.MjModel, ground: int | None) -> Candidates:
     )
 
 
-def _rotation(quat: np.ndarray) -> np.ndarray:
+def rotation_matrix(quat: np.ndarray) -> np.ndarray:
     """[4] w first -> [3, 3]."""
     w, x, y, z = quat / np.linalg.norm(quat)
     return np.array(
@@ -249,7 +249,7 @@ def _rotation(quat: np.ndarray) -> np.ndarray:
     )
 
 
-def _numeric(m: mujoco.MjModel, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
+def custom_numeric(m: mujoco.MjModel, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
     for i in range(m.nnumeric):
         if m.numeric(i).name == name:
             values = tuple(float(x) for x in m.numeric(i).data)

@@ -24,6 +24,11 @@ class RecordEpisodeStatistics(VectorWrapper):
         self._return = torch.zeros(native.num_envs, device=native.device)
         self._length = torch.zeros(native.num_envs, dtype=torch.int64, device=native.device)
 
+    @property
+    def running(self) -> dict[str, torch.Tensor]:
+        """Return and length [N] of the episodes under way."""
+        return {"r": self._return, "l": self._length}
+
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         obs, info = self.env.reset(seed=seed, options=options)
         mask = self.env.unwrapped._reset_mask(options)
