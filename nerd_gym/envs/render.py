@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
 import mujoco
@@ -53,6 +55,9 @@ class Renderer:
         """Row `row` in a window."""
         self._take(env, row)
         if self._viewer is None:
+            # The window library ends the whole process where there is no screen; an error is kinder.
+            if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+                raise RuntimeError("there is no screen for render_mode='human'; use render_mode='rgb_array' or a video")
             import mujoco.viewer
 
             self._viewer = mujoco.viewer.launch_passive(self.model, self._data)

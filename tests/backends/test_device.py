@@ -1,0 +1,83 @@
+"""Right on an accelerator, shown without one: no host round trips in a step, kernels that compile to PTX."""
+
+import pytest
+import torch
+import warp as wp
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from nerd_gym.backends.featherstone import frame_kernel
+
+from ..conftest import ALL_VARIANTS, ROBOTS, make_vec, robot
+
+SYNCS = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "equal", "is_nonzero", "item")
+HOST_METHODS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__", "__array__")
+
+
+class NoHostRoundTrips(TorchDispatchMode):
+    """Fails on any operation that would make an accelerator wait for the host."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        assert name not in SYNCS, f"{name} synchronises with the host"
+        if name == "index" or name == "index_put_":
+            masks = [i for i in args[1] if i is not None and i.dtype == torch.bool]
+            assert not masks, "indexing with a boolean mask synchronises with the host"
+        if name in ("_to_copy", "copy_"):
+            devices = {a.device for a in args if isinstance(a, torch.Tensor)} | {(kwargs or {}).get("device")}
+            assert len(devices - {None}) == 1, f"{name} copies between {devices}"
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("env_id", "backend", "options"), [v for v in ALL_VARIANTS if v[1] == "warp"])
+def test_step_never_waits_for_the_host(env_id, backend, options, monkeypatch):
+    env = make_vec(env_id, 64, backend=backend, max_episode_steps=3, **options)
+    env.reset(seed=0)
+    env.backend.host_checks = False  # as on an accelerator
+    action = torch.rand(env.action_space.shape) * 2 - 1
+
+    def refuse(*_, **__):
+        raise AssertionError("a tensor was brought to the host")
+
+    for name in HOST_METHODS:
+        monkeypatch.setattr(torch.Tensor, name, refuse)
+    with NoHostRoundTrips():
+        for _ in range(5):  # over an autoreset
+            obs, *_ = env.step(action)
+    monkeypatch.undo()
+    assert obs.isfinite().all()
+
+
+def test_the_check_finds_what_it_forbids():
+    x = torch.ones(3)
+    with NoHostRoundTrips():
+        for wrong in (lambda: x.sum().item(), lambda: x[x > 0], lambda: x.nonzero(), lambda: bool(x.any())):
+            with pytest.raises(AssertionError):
+                wrong()
+
+
+@pytest.mark.parametrize(("env_id", "options"), [("NeRD/Ant-v0", {}), ("NeRD/Franka-v0", {}), ("NeRD/Anymal-v0", {})])
+def test_with_and_without_host_checks_the_numbers_are_the_same(env_id, options):
+    envs = [make_vec(env_id, 32, backend="warp", max_episode_steps=7, **options) for _ in range(2)]
+    envs[1].backend.host_checks = False
+    for env in envs:
+        env.reset(seed=1)
+    generator = torch.Generator().manual_seed(0)
+    for k in range(20):
+        action = 2 * torch.rand(envs[0].action_space.shape, generator=generator) - 1
+        if k == 11:
+            action[4] = float("nan")
+        first, second = (env.step(action) for env in envs)
+        for a, b in zip(first[:4], second[:4], strict=True):
+            assert torch.equal(a, b)
+        assert torch.equal(first[4]["final_obs"], second[4]["final_obs"])
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_kernels_compile_to_ptx(name, tmp_path):
+    model = robot(name)
+    links = model.nj + int(model.free_base)
+    kernel = frame_kernel(links, model.nv, len(model.candidates.radius), model.free_base)
+    wp.compile_aot_module(kernel.module, device=None, arch=86, module_dir=tmp_path, use_ptx=True)
+    [ptx] = list(tmp_path.rglob("*.ptx"))
+    text = ptx.read_text()
+    assert ".target sm_86" in text and f"{kernel.key}" in text
