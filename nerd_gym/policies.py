@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,9 @@ class Policy(nn.Module):
             with torch.serialization.safe_globals(ALLOWED):
                 checkpoint = torch.load(path, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError as error:
-            raise UnsafePolicy(f"{Path(path).name} was refused, nothing of it was run: {error}") from error
+            asked = re.search(r"GLOBAL (\S+)", str(error))
+            why = f"it asks for {asked[1]}" if asked else "it is no plain checkpoint"
+            raise UnsafePolicy(f"{Path(path).name} was refused and nothing of it was run: {why}") from error
         weights = checkpoint["model"]
         prefix = "a2c_network.actor_mlp."
         indices = sorted({int(name.split(".")[2]) for name in weights if name.startswith(prefix)})

@@ -179,9 +179,9 @@ class Backend(ABC):
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Go back to a snapshot, to the bit."""
-        for name, value in snapshot.items():
-            if name != "extra":
-                getattr(self, name).copy_(value)
+        for name in ("q", "qd", "ground_point", "ground_normal"):
+            getattr(self, name).copy_(snapshot[name])
+        self.healthy, self.any_unhealthy = snapshot["healthy"].clone(), True
         self.version += 1
         everyone = torch.ones_like(self.healthy)
         self._rows_written(everyone)

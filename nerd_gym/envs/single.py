@@ -13,7 +13,10 @@ from .vector import RENDER_MODES, NerdVectorEnv
 
 
 class NerdEnv(gymnasium.Env, EzPickle):
-    """One robot. The arguments are :class:`NerdVectorEnv`'s; the horizon is gymnasium.make's TimeLimit."""
+    """One robot. The arguments are :class:`NerdVectorEnv`'s; the horizon is gymnasium.make's TimeLimit.
+
+    ``info`` holds ``reward_terms``, a dict of numbers, and ``diverged``.
+    """
 
     metadata = {"render_modes": list(RENDER_MODES), "render_fps": 60}
 
@@ -48,10 +51,13 @@ class NerdEnv(gymnasium.Env, EzPickle):
         action = np.asarray(action, np.float32)
         if action.shape != self.action_space.shape:
             raise ValueError(f"action has shape {action.shape}; it must have {self.action_space.shape}")
-        obs, reward, terminated, truncated, info = self.batch.step(action[None])
+        with torch.inference_mode():  # everything leaves as numpy: no tensor of this step can need a gradient
+            obs, reward, terminated, truncated, info = self.batch.step(action[None])
         if self.render_mode == "human":
             self.render()
-        return _first(obs), float(reward), bool(terminated), bool(truncated), _first(info)
+        terms = dict(zip(self.batch.reward_terms, info["reward_terms"].squeeze(0).tolist(), strict=True))
+        info = {"reward_terms": terms, "diverged": info["diverged"].item()}
+        return _first(obs), reward.item(), terminated.item(), truncated.item(), info
 
     def render(self) -> np.ndarray | None:
         frames = self.batch.render()

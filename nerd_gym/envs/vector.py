@@ -37,9 +37,9 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         render_mode: None, ``"rgb_array"`` or ``"human"``.
         options: options of the task (its config's fields) and of the backend (its ``options``).
 
-    ``info`` of a step holds ``reward_terms`` (a dict of [N]), ``diverged`` [N], and with SAME_STEP
-    ``final_obs`` and ``final_info`` with their masks ``_final_obs`` and ``_final_info``: what the step led
-    to before the rows of the mask were reset.
+    ``info`` of a step holds ``reward_terms`` [N, K], whose columns ``env.reward_terms`` names (TorchRL takes no
+    dict there), ``diverged`` [N], and with SAME_STEP ``final_obs`` and ``final_info`` with their masks
+    ``_final_obs`` and ``_final_info``: what the step led to before the rows of the mask were reset.
     """
 
     def __init__(
@@ -99,6 +99,9 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         self._seeds: Tensor | None = None
         self._state = State(self.backend, torch.zeros(self.num_envs, self.task.goal_size, device=self.device))
         self._renderer = None
+        nothing = torch.zeros(self.action_space.shape, device=self.device)
+        force = torch.zeros(self.num_envs, robot.nj, device=self.device)
+        self.reward_terms = tuple(self.task.reward(self._state, nothing, force)[1])
 
     # Gymnasium's methods.
 
@@ -128,19 +131,20 @@ class NerdVectorEnv(VectorEnv, EzPickle):
             if backend.any_unhealthy:
                 any_diverged, diverged = True, diverged | ~backend.healthy
         self._steps += 1
-        reward, terms = task.reward(state, action, force)
+        reward, parts = task.reward(state, action, force)
+        terms = torch.stack(tuple(parts.values()), -1)
         terminated = task.terminated(state)
         truncated = diverged.clone() if self.horizon is None else diverged | (self._steps >= self.horizon)
         if any_diverged:
             # A diverged row stands at its last healthy state, whose reward was already given.
             reward = torch.where(diverged, 0.0, reward)
-            terms = {name: torch.where(diverged, 0.0, term) for name, term in terms.items()}
+            terms = torch.where(diverged[:, None], 0.0, terms)
             terminated = terminated & ~diverged
         obs = task.observe(state)
         info: dict[str, Any] = {"reward_terms": terms, "diverged": diverged}
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
             done = terminated | truncated
-            final = {"reward_terms": terms, "diverged": diverged, "steps": self._steps.clone()}
+            final = {"diverged": diverged.clone(), "steps": self._steps.clone()}
             info |= {"final_obs": obs, "_final_obs": done, "final_info": final, "_final_info": done.clone()}
             if backend.may_hold(done):
                 self._start_episodes(done)

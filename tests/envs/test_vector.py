@@ -224,7 +224,8 @@ def test_reward_terms_add_up():
         env = make_vec(env_id, 16, backend="mujoco")
         env.reset(seed=0)
         _, reward, *_, info = env.step(torch.rand(env.action_space.shape) - 0.5)
-        total = sum(info["reward_terms"].values())
+        assert info["reward_terms"].shape == (16, len(env.reward_terms))
+        total = info["reward_terms"].sum(-1)
         if env_id == "NeRD/Anymal-v0":
             total = total.clamp(min=0)
         torch.testing.assert_close(reward, total)
