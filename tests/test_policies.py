@@ -31,6 +31,9 @@ def test_a_file_that_asks_for_code_is_refused_and_nothing_is_run(tmp_path):
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "sprung"),)
 
+    def bare_pickle(value, path):
+        path.write_bytes(pickle.dumps(value))
+
     for name, save, reason in (("a.pth", torch.save, r"it asks for posix\.mkdir"), ("b.pth", bare_pickle, "no plain")):
         save({"model": {}, "trap": Trap()}, tmp_path / name)
         with pytest.raises(UnsafePolicy, match=reason):

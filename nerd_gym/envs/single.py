@@ -6,6 +6,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import torch
 from gymnasium.utils import EzPickle
 from gymnasium.vector import AutoresetMode
 
