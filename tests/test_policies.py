@@ -1,4 +1,5 @@
 import os
+import pickle
 
 import pytest
 import torch

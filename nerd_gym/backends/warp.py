@@ -11,7 +11,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
-import newton
 import numpy as np
 import torch
 import warp as wp
@@ -127,6 +126,8 @@ def init_warp() -> None:
 
 def read_links(robot: RobotModel) -> dict[str, np.ndarray]:
     """The robot's tree from Newton's MJCF importer, with each link's frame put at its joint."""
+    import newton  # here, because importing it starts Warp
+
     builder = newton.ModelBuilder(up_axis=newton.Axis.Z)
     builder.add_mjcf(str(robot.path), collapse_fixed_joints=True, parse_visuals=False, parse_sites=False)
     kinds = [newton.JointType(t) for t in builder.joint_type]

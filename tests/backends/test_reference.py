@@ -102,12 +102,13 @@ def test_reference_differs_from_right_physics_where_it_should(recorded):
     assert (right.qd - published.qd).abs().max() > 0.5
 
 
-# Mean return in the published simulator, the allowed relative gap, environments.
+# Mean return in the published simulator, the allowed relative gap, environments. The spinning Ants fall in 3 % of
+# the episodes, which makes the mean of 64 too uncertain for the gap on a machine that rounds otherwise.
 PUBLISHED = {
     "Cartpole_seed0": ("NeRD/Cartpole-v0", {}, "tanh", 1197, 0.05, 256),
     "Ant_run_seed0": ("NeRD/Ant-v0", {"task": "run"}, "relu", 2754, 0.05, 64),
-    "Ant_spin_seed0": ("NeRD/Ant-v0", {"task": "spin"}, "relu", 2337, 0.10, 64),
-    "Ant_spin_track_seed0": ("NeRD/Ant-v0", {"task": "spin_track"}, "relu", 1672, 0.05, 64),
+    "Ant_spin_seed0": ("NeRD/Ant-v0", {"task": "spin"}, "relu", 2337, 0.10, 512),
+    "Ant_spin_track_seed0": ("NeRD/Ant-v0", {"task": "spin_track"}, "relu", 1672, 0.05, 512),
     "Anymal_forward_walk_seed0": ("NeRD/Anymal-v0", {"task": "forward"}, "relu", 1321, 0.05, 64),
     "Anymal_side_walk_seed0": ("NeRD/Anymal-v0", {"task": "side"}, "relu", 1371, 0.05, 64),
 }

@@ -1,0 +1,92 @@
+"""Returns of the published policies on each backend, through ReferenceObservation.
+
+The checkpoints are not part of the project: --policies names the folder that holds them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import gymnasium
+import torch
+import tyro
+
+import nerd_gym  # noqa: F401  registers the ids
+from nerd_gym.bench import save
+from nerd_gym.policies import Policy
+from nerd_gym.progress import progress
+from nerd_gym.wrappers import ReferenceObservation
+
+RESULT = Path(__file__).parent / "results" / "published_policies.json"
+# File, id, options, activation, environments, published mean return (in the published simulator).
+POLICIES = (
+    ("Cartpole_seed0", "NeRD/Cartpole-v0", {}, "tanh", 256, 1197),
+    ("Ant_run_seed0", "NeRD/Ant-v0", {"task": "run"}, "relu", 64, 2754),
+    ("Ant_spin_seed0", "NeRD/Ant-v0", {"task": "spin"}, "relu", 64, 2337),
+    ("Ant_spin_track_seed0", "NeRD/Ant-v0", {"task": "spin_track"}, "relu", 64, 1672),
+    ("Anymal_forward_walk_seed0", "NeRD/Anymal-v0", {"task": "forward"}, "relu", 64, 1321),
+    ("Anymal_side_walk_seed0", "NeRD/Anymal-v0", {"task": "side"}, "relu", 64, 1371),
+)
+PHYSICS = {
+    "warp, reference=True": {"backend": "warp", "reference": True},
+    "warp": {"backend": "warp"},
+    "mujoco": {"backend": "mujoco"},
+}
+
+
+def first_episodes(policy: Policy, env_id: str, num_envs: int, seed: int, **options) -> dict[str, float]:
+    """Return and fraction at full length of every environment's first episode, deterministic actions."""
+    env = ReferenceObservation(gymnasium.make_vec(env_id, num_envs=num_envs, array="torch", **options))
+    obs, _ = env.reset(seed=seed)
+    total = torch.zeros(num_envs)
+    running = torch.ones(num_envs, dtype=torch.bool)
+    whole = torch.zeros(num_envs, dtype=torch.bool)
+    for _ in range(env.unwrapped.horizon):
+        obs, reward, terminated, truncated, info = env.step(policy.act(obs))
+        total += reward * running
+        whole |= running & truncated & ~terminated & ~info["diverged"]
+        running &= ~(terminated | truncated)
+    env.close()
+    return {
+        "mean": round(total.mean().item(), 1),
+        "std": round(total.std().item(), 1),
+        "full_length": round(whole.float().mean().item(), 3),
+    }
+
+
+@dataclass
+class Args:
+    """Play the published policies on every backend."""
+
+    policies: Path
+    """Folder with the published .pth files."""
+    seed: int = 0
+    """Seed of the starts."""
+    out: Path = RESULT
+    """Where to write the json."""
+
+
+def main(args: Args) -> None:
+    rows = []
+    for name, env_id, options, activation, num_envs, published in progress(POLICIES, desc="policies"):
+        policy = Policy.load(args.policies / f"{name}.pth", activation)
+        row = {"policy": name, "env": env_id, "episodes": num_envs, "published": published}
+        for label, physics in PHYSICS.items():
+            row[label] = first_episodes(policy, env_id, num_envs, args.seed, **physics, **options)
+        rows.append(row)
+    head = "".join(f"{label:>34s}" for label in PHYSICS)
+    print(f"{'policy':28s}{'published':>10s}{head}")
+    for row in rows:
+        cells = ""
+        for label in PHYSICS:
+            figures = row[label]
+            cells += f"{figures['mean']:12.0f} +- {figures['std']:4.0f} ({100 * figures['full_length']:3.0f} % full)"
+        print(f"{row['policy']:28s}{row['published']:10d}{cells}")
+    what = "mean return of first episodes; `published` is in the published simulator: compare it with reference=True"
+    save(args.out, {"what": what, "rows": rows})
+    print(f"written: {args.out}")
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))
