@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-all lint bench clean
+.PHONY: setup demo test test-all lint figures clean
 
 setup: $(READY)
 
@@ -28,8 +28,14 @@ lint: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup
+# REFERENCE names the folder with recorded states and policies of the published simulator.
+figures: setup
+	$(BIN)/python benchmarks/recorded_states.py --reference $(REFERENCE)
+	$(BIN)/python benchmarks/published_policies.py --policies $(REFERENCE)/policies
 	$(BIN)/python benchmarks/throughput.py
+	$(BIN)/python benchmarks/ratios.py
+	$(BIN)/python docs/make_pictures.py
+	$(BIN)/python docs/fill_tables.py
 
 clean:
 	rm -rf out build *.egg-info $(VENV)

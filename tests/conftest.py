@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import gymnasium
@@ -12,6 +11,7 @@ import pytest
 import torch
 
 import nerd_gym
+from benchmarks.recorded_states import Recorded
 from nerd_gym.backends import BACKENDS, make_backend
 from nerd_gym.registration import ENVS
 
@@ -70,49 +70,7 @@ def backend_at(name: str, model, q, qd, ground=None, **options):
 
 @pytest.fixture(scope="session")
 def recorded():
-    """A function that loads a recorded set by name in our conventions, joints in our order."""
+    """A function that loads a recorded set by name."""
     if not REFERENCE.is_dir():
         pytest.skip(f"no recorded trajectories in {REFERENCE}; set NERD_GYM_REFERENCE")
-    sys.path.insert(0, str(REFERENCE))
-    try:
-        from convert import load
-    finally:
-        sys.path.pop(0)
-    return lambda name, robot_name: Recorded(load(name), robot(robot_name))
-
-
-class Recorded:
-    """A recorded set: `q(kind)`, `qd(kind)` [T+1, N, ...], `force(kind)` [T, N, nj], raw arrays in `data`."""
-
-    def __init__(self, data: dict, model: nerd_gym.RobotModel):
-        self.data, self.robot = data, model
-        legs = ("RH", "LH", "RF", "LF")
-        theirs = list(model.joint_names)
-        if model.name == "anymal":
-            theirs = [name for leg in legs for name in theirs if name.startswith(leg)]
-        self.order = [theirs.index(name) for name in model.joint_names]
-
-    def _joints(self, values: np.ndarray, first: int) -> torch.Tensor:
-        values = np.concatenate([values[..., :first], values[..., first:][..., self.order]], -1)
-        return torch.as_tensor(values, dtype=torch.float32)
-
-    def q(self, kind: str) -> torch.Tensor:
-        return self._joints(self.data[f"{kind}_q"], self.robot.joint_q.start)
-
-    def qd(self, kind: str) -> torch.Tensor:
-        return self._joints(self.data[f"{kind}_qd"], self.robot.joint_qd.start)
-
-    def force(self, kind: str) -> torch.Tensor:
-        return self._joints(self.data[f"{kind}_joint_acts"], 0)
-
-    def actions(self, kind: str) -> torch.Tensor:
-        actions = torch.as_tensor(self.data[f"{kind}_actions"], dtype=torch.float32)
-        return actions[..., self.order] if self.robot.name == "anymal" else actions
-
-    def ground(self, n: int):
-        if "ground_point" not in self.data:
-            return None
-        return tuple(
-            torch.as_tensor(self.data[f"ground_{part}"], dtype=torch.float32).expand(n, 3)
-            for part in ("point", "normal")
-        )
+    return lambda name: Recorded(REFERENCE, name)

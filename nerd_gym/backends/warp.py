@@ -20,7 +20,8 @@ from ..robots.model import FRICTION_LAWS, SLIDE, RobotModel, rotation_matrix
 from .base import Backend, cpu_threads
 from .featherstone import Physics, Tree, frame_kernel
 
-SHARD = 64  # environments a thread should have at least, or handing them over costs more than it saves
+SHARD = 32  # environments in a launch at least, or handing it to a thread costs more than it saves
+SHARDS_PER_THREAD = 8  # small launches taken from one queue keep all cores busy when one of them is slowed
 
 
 class WarpBackend(Backend):
@@ -85,8 +86,8 @@ class WarpBackend(Backend):
 
     def _make_launches(self, threads: int | None) -> None:
         """One recorded launch per shard: the arrays stay where they are for the backend's life."""
-        threads = cpu_threads(threads)
-        shards = 1 if self.device.type != "cpu" else max(1, min(threads, self.num_envs // SHARD))
+        threads = cpu_threads(threads) if self.device.type == "cpu" else 1
+        shards = 1 if threads == 1 else max(1, min(SHARDS_PER_THREAD * threads, self.num_envs // SHARD))
         edges = np.linspace(0, self.num_envs, shards + 1).astype(int)
         self._launches = [
             wp.launch(
@@ -98,15 +99,22 @@ class WarpBackend(Backend):
             )
             for start, end in pairwise(edges)
         ]
-        self._pool = ThreadPoolExecutor(shards - 1, "nerd-gym-warp") if shards > 1 else None
+        self._helpers = min(threads, shards) - 1
+        self._pool = ThreadPoolExecutor(self._helpers, "nerd-gym-warp") if self._helpers else None
 
     def _advance(self, joint_force: Tensor) -> None:
         self._force.copy_(joint_force)
         if self.device.type == "cuda":
             self._launches[0].launch(stream=wp.stream_from_torch(torch.cuda.current_stream(self.device)))
             return
-        others = [self._pool.submit(launch.launch) for launch in self._launches[1:]] if self._pool else []
-        self._launches[0].launch()
+        queue = iter(self._launches)
+
+        def work() -> None:
+            for launch in queue:  # taking the next from a list's iterator is atomic
+                launch.launch()
+
+        others = [self._pool.submit(work) for _ in range(self._helpers)]
+        work()
         for other in others:
             other.result()
 

@@ -4,27 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.recorded_states import KINDS, SETS, replay
 from nerd_gym.policies import Policy
 from nerd_gym.wrappers import ReferenceObservation
 
 from ..conftest import REFERENCE, backend_at, make_vec, robot
 
-# Recorded with Warp 1.8 (its friction law is `huber`), but for one set with 1.5 (`coulomb`).
-SETS = {
-    "Cartpole": ("cartpole", "huber"),
-    "PendulumContact_cfg0": ("pendulum_contact", "huber"),
-    "PendulumContact_cfg1": ("pendulum_contact", "huber"),
-    "PendulumContact_cfg3": ("pendulum_contact", "huber"),
-    "Ant_run": ("ant", "huber"),
-    "Ant_run_friction151": ("ant", "coulomb"),
-    "Ant_spin": ("ant", "huber"),
-    "Ant_spin_track": ("ant", "huber"),
-    "AnymalPD_forward": ("anymal", "huber"),
-    "AnymalPD_side": ("anymal", "huber"),
-    "AnymalTorque_forward": ("anymal", "huber"),
-    "FrankaReach_jpc": ("franka", "huber"),
-    "FrankaReach_torque": ("franka", "huber"),
-}
 # Bounds on (q median, q 99 %, q max, qd median, qd 99 %, qd max) one frame ahead.
 INF = float("inf")
 ONE_FRAME = {
@@ -36,65 +21,31 @@ ONE_FRAME = {
 }
 
 
-def replay(rec, kind: str, ahead: int, friction: str) -> tuple[np.ndarray, np.ndarray]:
-    """Largest error per start in q and qd after `ahead` control steps from every recorded state."""
-    model = rec.robot
-    q, qd, force = rec.q(kind), rec.qd(kind), rec.force(kind)
-    starts = len(force) - ahead + 1
-    flat = lambda x: x.flatten(0, 1)  # noqa: E731
-    n = starts * q.shape[1]
-    backend = backend_at(
-        "warp", model, flat(q[:starts]), flat(qd[:starts]), rec.ground(n), reference=True, friction=friction
-    )
-    task = None
-    if int(rec.data["control_steps"]) == 2:  # position control works out its torque anew in each frame
-        task = make_vec("NeRD/Franka-v0", 1, backend="mujoco", control="position").task
-    for k in range(ahead):
-        if task is None:
-            backend.step(flat(force[k : starts + k]))
-        else:
-            for _ in range(2):
-                backend.step(task.joint_force(flat(rec.actions(kind)[k : starts + k]), backend))
-    goal, goal_rate = flat(q[ahead:]), flat(qd[ahead:])
-    off = backend.q - goal
-    joints = off[:, model.joint_q]
-    off[:, model.joint_q] = torch.remainder(joints + torch.pi, 2 * torch.pi) - torch.pi
-    if model.free_base:
-        sign = torch.sign((backend.q[:, 3:7] * goal[:, 3:7]).sum(-1, keepdim=True))
-        off[:, 3:7] = sign * backend.q[:, 3:7] - goal[:, 3:7]
-    return off.abs().amax(-1).numpy(), (backend.qd - goal_rate).abs().amax(-1).numpy()
-
-
-@pytest.mark.parametrize("kind", ["passive", "random"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", SETS)
 def test_one_frame_ahead_of_every_recorded_state(recorded, name, kind):
-    robot_name, friction = SETS[name]
-    error_q, error_qd = replay(recorded(name, robot_name), kind, 1, friction)
+    error_q, error_qd = replay(recorded(name), kind, 1)
     measured = [f(e) for e in (error_q, error_qd) for f in (np.median, lambda x: np.quantile(x, 0.99), np.max)]
-    assert all(m <= bound for m, bound in zip(measured, ONE_FRAME[robot_name], strict=True)), measured
+    assert all(m <= bound for m, bound in zip(measured, ONE_FRAME[SETS[name][0]], strict=True)), measured
 
 
 @pytest.mark.parametrize("robot_name", ONE_FRAME)
 def test_twenty_frames_ahead(recorded, robot_name):
     names = [name for name, (owner, _) in SETS.items() if owner == robot_name]
-    errors = [
-        replay(recorded(name, robot_name), kind, 20, SETS[name][1])[0]
-        for name in names
-        for kind in ("passive", "random")
-    ]
+    errors = [replay(recorded(name), kind, 20)[0] for name in names for kind in KINDS]
     medians = [float(np.median(error)) for error in errors]
     assert max(medians) <= 1e-4, dict(zip(names, medians, strict=False))
 
 
 def test_the_wrong_friction_law_is_seen(recorded):
     """The check has teeth: with the other law the recorded frames are not reproduced."""
-    _, error_qd = replay(recorded("PendulumContact_cfg1", "pendulum_contact"), "random", 1, "coulomb")
+    _, error_qd = replay(recorded("PendulumContact_cfg1"), "random", 1, friction="coulomb")
     assert error_qd.max() > 0.1
 
 
 def test_reference_differs_from_right_physics_where_it_should(recorded):
     """Anymal's legs carry the opposite legs' inertia in the published mass matrix, and only there."""
-    rec = recorded("AnymalPD_forward", "anymal")
+    rec = recorded("AnymalPD_forward")
     q, qd, force = rec.q("random")[0], rec.qd("random")[0], rec.force("random")[0]
     right, published = (backend_at("warp", robot("anymal"), q, qd, reference=flag) for flag in (False, True))
     for backend in (right, published):

@@ -28,8 +28,7 @@ SETS = {
 def replayed(request, recorded):
     """The task placed at every recorded state of the random rollout."""
     env_id, options = SETS[request.param]
-    probe = make_vec(env_id, 1, backend="mujoco", **options)
-    rec = recorded(request.param, probe.task.robot.name)
+    rec = recorded(request.param)
     q, qd = rec.q("random").flatten(0, 1), rec.qd("random").flatten(0, 1)
     env = make_vec(env_id, len(q), backend="mujoco", **options)
     env.reset(seed=0)

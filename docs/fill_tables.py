@@ -1,0 +1,96 @@
+"""Write the tables of README.md from the json files in benchmarks/results.
+
+python docs/fill_tables.py            rewrites README.md
+python docs/fill_tables.py --check    fails if a table is not what the json says
+
+A table stands between `<!-- table: NAME -->` and `<!-- end -->`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def load(name: str) -> dict:
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def markdown(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def policies() -> str:
+    physics = ["warp, reference=True", "warp", "mujoco"]
+    head = ["published policy", "published", "`warp`, `reference=True`", "`warp`", "`mujoco`"]
+
+    def cell(figures: dict) -> str:
+        return f"{figures['mean']:.0f} ± {figures['std']:.0f}, {100 * figures['full_length']:.0f} %"
+
+    rows = [
+        [r["policy"], str(r["published"]), *(cell(r[p]) for p in physics)] for r in load("published_policies")["rows"]
+    ]
+    return markdown(head, rows)
+
+
+def drift() -> str:
+    rows = []
+    for env_id, frames in load("drift")["drift"].items():
+        for name in next(iter(frames.values())):
+            rows.append([env_id, name, *(f"{frames[k][name]:.1e}" for k in ("10", "50", "100"))])
+    return markdown(["environment", "median drift of", "10 frames", "50 frames", "100 frames"], rows)
+
+
+def throughput() -> str:
+    rows: dict[tuple[str, str], dict[int, float]] = {}
+    for row in load("throughput")["rows"]:
+        rows.setdefault((row["env"], row["engine"]), {})[row["num_envs"]] = row["env_steps_per_s"]
+    sizes = sorted({n for rates in rows.values() for n in rates})
+    body = [
+        [env, engine, *(f"{rates[n]:,.0f}" if n in rates else "" for n in sizes)]
+        for (env, engine), rates in rows.items()
+    ]
+    return markdown(["environment", "engine", *(f"N = {n}" for n in sizes)], body)
+
+
+def ratios() -> str:
+    return markdown(["ratio", "measured"], [[name, f"{value:.2f}"] for name, value in load("ratios")["ratios"].items()])
+
+
+def recorded() -> str:
+    rows = []
+    for row in load("recorded_states")["rows"]:
+        one_q, one_qd, far = (row[key] for key in ("q, 1 ahead", "qd, 1 ahead", "q, 20 ahead"))
+        figures = [one_q["median"], one_q["max"], one_qd["median"], one_qd["p99"], one_qd["max"], far["median"]]
+        rows.append([row["set"], row["rollout"], *(f"{x:.0e}" for x in figures)])
+    head = ["recorded set", "rollout", "q median", "q max", "qd median", "qd 99 %", "qd max", "q median, 20 ahead"]
+    return markdown(head, rows)
+
+
+TABLES = {"recorded": recorded, "policies": policies, "drift": drift, "throughput": throughput, "ratios": ratios}
+
+
+def filled(text: str) -> str:
+    """The text with every table written anew."""
+
+    def write(match: re.Match) -> str:
+        name = match[1]
+        if name not in TABLES:
+            raise ValueError(f"unknown table {name!r}; valid: {', '.join(TABLES)}")
+        return f"<!-- table: {name} -->\n{TABLES[name]()}\n<!-- end -->"
+
+    return re.sub(r"<!-- table: (\w+) -->.*?<!-- end -->", write, text, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    readme = ROOT / "README.md"
+    new = filled(readme.read_text())
+    if "--check" in sys.argv and new != readme.read_text():
+        sys.exit("README.md is not what benchmarks/results says: run python docs/fill_tables.py")
+    readme.write_text(new)
