@@ -32,7 +32,7 @@ class Renderer:
         self._gl: mujoco.Renderer | None = None
         self._viewer = None
         self._camera = mujoco.MjvCamera()
-        self._camera.azimuth, self._camera.elevation = 120.0, -18.0
+        self._camera.azimuth, self._camera.elevation = 110.0, -16.0
         self._place_camera()
 
     def frame(self, env: NerdVectorEnv, row: int = 0, ghost_q: np.ndarray | None = None) -> np.ndarray:
@@ -90,10 +90,14 @@ class Renderer:
         moving = [g for g in range(m.ngeom) if m.body_weldid[m.geom_bodyid[g]] != 0]
         points, reach = data.geom_xpos[moving], m.geom_rbound[moving, None]
         low, high = (points - reach).min(0), (points + reach).max(0)
+        self._camera.distance = 1.6 * float(np.linalg.norm(high - low))
         self._camera.lookat[:] = (low + high) / 2
         if self.robot.free_base:
             self._camera.lookat[2] = 0.4 * high[2]
-        self._camera.distance = (1.6 if self._travels else 1.2) * float(np.linalg.norm(high - low))
+        if not self._travels:  # it moves around its foot: have all that it can reach in the picture
+            self._camera.lookat[:] = data.xanchor[0]
+            span = np.linalg.norm(points - data.xanchor[0], axis=1, keepdims=True) + reach
+            self._camera.distance = 1.7 * float(span.max())
 
     def _add_ghost(self, q: np.ndarray) -> None:
         self._ghost.qpos[:] = q
