@@ -198,13 +198,19 @@ class Backend(ABC):
             raise ValueError(f"{what} is on {value.device}; this batch is on {self.device}")
 
 
+def at_least_one(what: str, value: int | None, default: int) -> int:
+    """A count that an option gives, or its default."""
+    if value is None:
+        return default
+    if int(value) < 1:
+        raise ValueError(f"{what} is {value}; it must be at least 1")
+    return int(value)
+
+
 def cpu_threads(threads: int | None) -> int:
     """How many threads to use: as many as asked for, or one per core that this process may run on."""
-    if threads is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if threads < 1:
-        raise ValueError(f"threads is {threads}; it must be at least 1")
-    return int(threads)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return at_least_one("threads", threads, cores)
 
 
 def ground_of_model(robot: RobotModel) -> tuple[np.ndarray, np.ndarray]:

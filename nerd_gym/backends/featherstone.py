@@ -41,6 +41,7 @@ class Tree:
     armature: wp.array(dtype=wp.float32)  # [L]
     damping: wp.array(dtype=wp.float32)  # [L]
     stiffness: wp.array(dtype=wp.float32)  # [L]
+    zero: wp.array(dtype=wp.float32)  # [L], q where the links stand as the MJCF draws them; the rest counts from it
     rest: wp.array(dtype=wp.float32)  # [L]
     lower: wp.array(dtype=wp.float32)  # [L]
     upper: wp.array(dtype=wp.float32)  # [L]
@@ -135,7 +136,7 @@ def frame_kernel(links: int, nv: int, contacts: int, free: bool) -> wp.Kernel:
             v = wp.vec3(qd[env, 0], qd[env, 1], qd[env, 2])
             w = wp.quat_rotate(quat, wp.vec3(qd[env, 3], qd[env, 4], qd[env, 5]))
         for l in range(first_joint, links):
-            position[l] = q[env, l + q_shift]
+            position[l] = q[env, l + q_shift] - tree.zero[l]
             speed[l] = qd[env, l + dof_shift]
         moved = wp.vec3(0.0, 0.0, 0.0)  # of the base since frame start
         travel = wp.vec3(0.0, 0.0, 0.0)  # of the base since H was formed
@@ -341,7 +342,7 @@ def frame_kernel(links: int, nv: int, contacts: int, free: bool) -> wp.Kernel:
                     quat = wp.normalize(wp.quat_from_axis_angle(wp.normalize(w), dt * wp.length(w)) * quat)
 
         for l in range(first_joint, links):
-            q[env, l + q_shift] = position[l]
+            q[env, l + q_shift] = position[l] + tree.zero[l]
             qd[env, l + dof_shift] = speed[l]
         if wp.static(free):
             base = base + moved

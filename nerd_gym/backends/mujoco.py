@@ -11,7 +11,7 @@ from mujoco.batch import Batch
 from torch import Tensor
 
 from ..robots.model import RobotModel
-from .base import Backend, cpu_threads
+from .base import Backend, at_least_one, cpu_threads
 
 
 class MujocoBackend(Backend):
@@ -36,9 +36,7 @@ class MujocoBackend(Backend):
         threads: int | None = None,
     ):
         super().__init__(robot, num_envs, device)
-        self.substeps = robot.substeps if substeps is None else int(substeps)
-        if self.substeps < 1:
-            raise ValueError(f"substeps is {self.substeps}; it must be at least 1")
+        self.substeps = at_least_one("substeps", substeps, robot.substeps)
         model = copy.copy(robot.mj_model)
         if substeps is not None:
             model.opt.timestep = robot.frame_dt / self.substeps

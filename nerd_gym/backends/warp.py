@@ -16,8 +16,8 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from ..robots.model import FRICTION_LAWS, SLIDE, RobotModel, rotation_matrix
-from .base import Backend, cpu_threads
+from ..robots.model import FREE, FRICTION_LAWS, SLIDE, RobotModel, rotation_matrix
+from .base import Backend, at_least_one, cpu_threads
 from .featherstone import Physics, Tree, frame_kernel
 
 SHARD = 32  # environments in a launch at least, or handing it to a thread costs more than it saves
@@ -51,9 +51,7 @@ class WarpBackend(Backend):
         if law not in FRICTION_LAWS:
             raise ValueError(f"unknown friction {law!r}; valid: {', '.join(FRICTION_LAWS)}")
         self.reference = reference
-        self.substeps = robot.substeps if substeps is None else int(substeps)
-        if self.substeps < 1:
-            raise ValueError(f"substeps is {self.substeps}; it must be at least 1")
+        self.substeps = at_least_one("substeps", substeps, robot.substeps)
         init_warp()
         self._wp_device = wp.device_from_torch(self.device)
         links = read_links(robot)
@@ -133,58 +131,57 @@ def init_warp() -> None:
 
 
 def read_links(robot: RobotModel) -> dict[str, np.ndarray]:
-    """The robot's tree from Newton's MJCF importer, with each link's frame put at its joint."""
+    """The robot as a tree of links, one per joint, each with its frame at the joint and turned like its body.
+
+    Newton's importer gives the bodies' inertias, with bodies that have no joint merged into the one that carries
+    them. A body with several joints becomes a chain of links of which the last has its inertia. ``frames`` says
+    for every MJCF body which link carries it, and how it is turned and placed in that link's frame.
+    """
     import newton  # here, because importing it starts Warp
 
+    m = robot.mj_model
     builder = newton.ModelBuilder(up_axis=newton.Axis.Z)
     builder.add_mjcf(str(robot.path), collapse_fixed_joints=True, parse_visuals=False, parse_sites=False)
-    kinds = [newton.JointType(t) for t in builder.joint_type]
-    wanted = [newton.JointType.FREE] * robot.free_base + [
-        newton.JointType.PRISMATIC if robot.mj_model.jnt_type[j] == SLIDE else newton.JointType.REVOLUTE
-        for j in range(int(robot.free_base), robot.mj_model.njnt)
-    ]
-    if kinds != wanted:
-        seen, asked = ([k.name for k in names] for names in (kinds, wanted))
+    carried = [float(m.body_mass[m.body_weldid == b].sum()) for b in range(1, m.nbody) if m.body_jntnum[b]]
+    masses = [float(builder.body_mass[child]) for child in builder.joint_child]
+    if len(masses) != len(carried) or not np.allclose(masses, carried, rtol=1e-4):
         raise ValueError(
-            f"{robot.name}: Newton reads its joints as {seen}, MuJoCo as {asked}; "
-            "the warp backend needs one joint per body, in the same order"
+            f"{robot.name}: Newton reads bodies of {np.round(masses, 4)} kg, MuJoCo of {np.round(carried, 4)} kg; "
+            "give each body an explicit <inertial> (Newton does not know, for one, the compiler's settotalmass)"
         )
-    link_of_body = {child: l for l, child in enumerate(builder.joint_child)}
-    count = len(kinds)
+    count = m.njnt
     links = {
-        "parent": np.array([link_of_body.get(p, -1) for p in builder.joint_parent], np.int32),
-        "slide": np.array([k == newton.JointType.PRISMATIC for k in kinds], np.int32),
+        "parent": np.full(count, -1, np.int32),
+        "slide": (m.jnt_type == SLIDE).astype(np.int32),
         "inertia_of": np.arange(count, dtype=np.int32),
         "offset": np.zeros((count, 3)),
         "turn": np.tile(np.eye(3), (count, 1, 1)),
-        "axis": np.zeros((count, 3)),
+        "axis": np.where(m.jnt_type[:, None] == FREE, 0.0, m.jnt_axis),
         "mass": np.zeros(count),
         "com": np.zeros((count, 3)),
         "inertia": np.zeros((count, 3, 3)),
-        "armature": np.zeros(count),
-        # Newton's link frame is the MJCF body's; ours is turned and moved to the joint by this.
-        "anchor": np.zeros((count, 3)),
-        "anchor_turn": np.tile(np.eye(3), (count, 1, 1)),
     }
-    for l in range(count):
-        body = builder.joint_child[l]
-        at, turn = _pose(builder.joint_X_c[l])
-        links["anchor"][l], links["anchor_turn"][l] = at, turn
-        links["mass"][l] = builder.body_mass[body]
-        links["com"][l] = turn.T @ (np.array(builder.body_com[body], float) - at)
-        links["inertia"][l] = turn.T @ np.array(builder.body_inertia[body], float).reshape(3, 3) @ turn
-        if kinds[l] == newton.JointType.FREE:
-            continue
-        p = links["parent"][l]
-        place, frame = _pose(builder.joint_X_p[l])
-        if p >= 0:
-            up, up_turn = links["anchor"][p], links["anchor_turn"][p]
-            place, frame = up_turn.T @ (place - up), up_turn.T @ frame
-        dof = builder.joint_qd_start[l]
-        links["offset"][l], links["turn"][l] = place, frame
-        links["axis"][l] = np.array(builder.joint_axis[dof], float)
-        links["armature"][l] = builder.joint_armature[dof]
-    return links
+    frames = {0: (-1, np.eye(3), np.zeros(3))}
+    children = iter(builder.joint_child)
+    for body in range(1, m.nbody):
+        link, turn, place = frames[int(m.body_parentid[body])]
+        place = place + turn @ m.body_pos[body]
+        turn = turn @ rotation_matrix(m.body_quat[body])
+        joints = range(m.body_jntadr[body], m.body_jntadr[body] + m.body_jntnum[body])
+        for joint in joints:
+            if m.jnt_type[joint] == FREE:
+                link, turn, place = joint, np.eye(3), np.zeros(3)
+                continue
+            links["parent"][joint], links["turn"][joint] = link, turn
+            links["offset"][joint] = place + turn @ m.jnt_pos[joint]
+            link, turn, place = joint, np.eye(3), -m.jnt_pos[joint]
+        frames[body] = link, turn, place
+        if len(joints):
+            child = next(children)
+            links["mass"][link] = builder.body_mass[child]
+            links["com"][link] = np.array(builder.body_com[child], float) + place
+            links["inertia"][link] = np.array(builder.body_inertia[child], float).reshape(3, 3)
+    return links | {"frames": frames}
 
 
 def published_inertia_pairing(robot: RobotModel, links: dict[str, np.ndarray]) -> np.ndarray:
@@ -217,13 +214,12 @@ def make_tree(links: dict[str, np.ndarray], robot: RobotModel, device: wp.contex
     parents = np.where(links["parent"] < first, 5 if first else -1, links["parent"] + shift)
     dof_parent = np.where(dofs < 6 * first, dofs - 1, 0)
     dof_parent[6 * first :] = parents[first:]
-    slot = {int(robot.mj_model.jnt_bodyid[j]): j for j in range(m.njnt)}
-    link = [slot[int(m.body_weldid[b])] for b in robot.candidates.body]
-    local = []
-    for l, body, point in zip(link, robot.candidates.body, robot.candidates.position, strict=True):
-        point = _in_welded_frame(m, int(body), point)
-        local.append(links["anchor_turn"][l].T @ (point - links["anchor"][l]))
-    joint_dofs = robot.joint_qd
+    link, local = [], []
+    for body, point in zip(robot.candidates.body, robot.candidates.position, strict=True):
+        carrier, turn, place = links["frames"][int(body)]
+        link.append(carrier)
+        local.append(place + turn @ point)
+    zero = m.qpos0[robot.joint_q]
     values = {
         "parent": (links["parent"], wp.int32),
         "slide": (links["slide"], wp.int32),
@@ -237,12 +233,13 @@ def make_tree(links: dict[str, np.ndarray], robot: RobotModel, device: wp.contex
         "com": (links["com"], wp.vec3),
         "inertia": (links["inertia"], wp.mat33),
         "inertia_of": (links["inertia_of"], wp.int32),
-        "armature": (links["armature"], wp.float32),
-        "damping": (per_link(m.dof_damping[joint_dofs]), wp.float32),
+        "armature": (per_link(m.dof_armature[robot.joint_qd]), wp.float32),
+        "damping": (per_link(m.dof_damping[robot.joint_qd]), wp.float32),
         "stiffness": (per_link(m.jnt_stiffness[first:]), wp.float32),
-        "rest": (per_link(m.qpos_spring[robot.joint_q]), wp.float32),
-        "lower": (per_link(robot.joint_range[:, 0], -np.inf), wp.float32),
-        "upper": (per_link(robot.joint_range[:, 1], np.inf), wp.float32),
+        "zero": (per_link(zero), wp.float32),
+        "rest": (per_link(m.qpos_spring[robot.joint_q] - zero), wp.float32),
+        "lower": (per_link(robot.joint_range[:, 0] - zero, -np.inf), wp.float32),
+        "upper": (per_link(robot.joint_range[:, 1] - zero, np.inf), wp.float32),
         "contact_link": (np.array(link, int), wp.int32),
         "contact_point": (np.array(local, float).reshape(-1, 3), wp.vec3),
         "contact_radius": (robot.candidates.radius, wp.float32),
@@ -252,23 +249,6 @@ def make_tree(links: dict[str, np.ndarray], robot: RobotModel, device: wp.contex
         kind = np.int32 if dtype is wp.int32 else np.float32
         setattr(tree, name, wp.array(np.ascontiguousarray(value, kind), dtype=dtype, device=device))
     return tree
-
-
-def _pose(transform) -> tuple[np.ndarray, np.ndarray]:
-    """Newton's (position, quaternion xyzw) as position and rotation matrix, in float64."""
-    values = np.array([float(transform[i]) for i in range(7)])
-    q = values[3:] / np.linalg.norm(values[3:])
-    x, y, z, w = q
-    u = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
-    return values[:3], np.eye(3) + 2 * w * u + 2 * u @ u
-
-
-def _in_welded_frame(m, body: int, point: np.ndarray) -> np.ndarray:
-    """A point of a body without a joint, in the frame of the jointed body that carries it."""
-    while body != m.body_weldid[body]:
-        point = m.body_pos[body] + rotation_matrix(m.body_quat[body]) @ point
-        body = int(m.body_parentid[body])
-    return point
 
 
 def load_with_notice(kernel: wp.Kernel, device: wp.context.Device) -> None:

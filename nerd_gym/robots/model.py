@@ -151,17 +151,13 @@ def _load(path: Path, _mtime: int) -> RobotModel:
     if len(planes) > 1:
         raise UnsupportedRobot(f"{path.name} has {len(planes)} ground planes; one at most is supported")
     ground = planes[0] if planes else None
-    mass = float(m.body_mass.sum())
     substeps = round(float(custom_numeric(m, "substeps", (max(1.0, round(1 / 60 / m.opt.timestep)),))[0]))
     if substeps < 1:
         raise UnsupportedRobot(f"{path.name}: substeps is {substeps}; it must be at least 1")
     law = _text(m, "friction_law", "coulomb")
     if law not in FRICTION_LAWS:
         raise UnsupportedRobot(f"{path.name}: friction_law is {law!r}; valid: {', '.join(FRICTION_LAWS)}")
-    # Without gains of its own a robot sinks about 2 mm under its weight on one point, near critical damping.
-    stiffness = mass * 9.81 / 2e-3
-    damping = 2.0 * float(np.sqrt(stiffness * mass)) * 0.2
-    friction = float(m.geom_friction[ground, 0]) if ground is not None else 1.0
+    candidates = _candidates(m, ground)
     return RobotModel(
         name=path.stem,
         path=path,
@@ -174,12 +170,35 @@ def _load(path: Path, _mtime: int) -> RobotModel:
         actuated=tuple(i for i, j in enumerate(joints) if int(j) in driven) or tuple(range(len(names))),
         timestep=float(m.opt.timestep),
         substeps=substeps,
-        contact_gains=custom_numeric(m, "contact_gains", (stiffness, damping, damping, friction)),
-        limit_gains=custom_numeric(m, "limit_gains", (20.0 * mass, 0.2 * mass)),
+        contact_gains=custom_numeric(m, "contact_gains", _default_contact_gains(m, ground, candidates)),
+        limit_gains=custom_numeric(m, "limit_gains", _default_limit_gains(m, joints)),
         friction_law=law,
         ground=ground,
-        candidates=_candidates(m, ground),
+        candidates=candidates,
     )
+
+
+def _spring(m: mujoco.MjModel, wanted: float, weight: float, inertia: float) -> tuple[float, float]:
+    """A spring and damper near what is wanted, but soft enough for explicit steps on the lightest part they move."""
+    dt = m.opt.timestep
+    stiffness = min(wanted, 0.1 * inertia / dt**2)
+    return stiffness, min(0.4 * float(np.sqrt(stiffness * weight)), 0.2 * inertia / dt)
+
+
+def _default_contact_gains(m: mujoco.MjModel, ground: int | None, candidates: Candidates) -> tuple[float, ...]:
+    """Sink 2 mm under the whole weight on one point, if the time step allows that."""
+    if ground is None or not len(candidates.body):
+        return 1e4, 1e2, 1e2, 1.0
+    mass = float(m.body_mass.sum())
+    inertia = 1 / float(m.body_invweight0[candidates.body, 0].max())
+    stiffness, damping = _spring(m, mass * 9.81 / 2e-3, mass, inertia)
+    return stiffness, damping, damping, float(m.geom_friction[ground, 0])
+
+
+def _default_limit_gains(m: mujoco.MjModel, joints: np.ndarray) -> tuple[float, float]:
+    inertia = 1 / float(m.dof_invweight0[m.jnt_dofadr[joints]].max()) if len(joints) else 1.0
+    mass = float(m.body_mass.sum())
+    return _spring(m, 20.0 * mass, mass, inertia)
 
 
 def _refuse_unsupported(m: mujoco.MjModel, name: str) -> None:
