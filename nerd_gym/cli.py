@@ -125,6 +125,49 @@ class Demo:
         run_demo(self.out, self.video, self.num_envs, self.seed)
 
 
+@dataclass
+class Generate:
+    """Make a dataset of random motion to learn a robot's dynamics from; the same command resumes a stopped run."""
+
+    robot: tyro.conf.Positional[str]
+    """A packaged robot (cartpole, pendulum_contact, ant, anymal, franka) or the path of an MJCF."""
+    backend: str = "warp"
+    """Teacher: warp or mujoco."""
+    transitions: str = "1M"
+    """How many transitions: a number, with k or M if you like."""
+    frames: int = 100
+    """Frames in a trajectory."""
+    preset: str = "wide"
+    """wide, or reference: the ranges of the published data."""
+    seed: int = 0
+    """One seed, one file."""
+    out: Path | None = None
+    """The file; by default out/data/ROBOT-BACKEND.h5."""
+    option: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
+    """Options of the backend, e.g. --option reference=True."""
+
+    def run(self) -> None:
+        from .dynamics.dataset import Plan, generate
+        from .robots.model import RobotModel
+
+        path = Path(self.robot)
+        robot = RobotModel.from_mjcf(path) if path.suffix == ".xml" else RobotModel.named(self.robot)
+        options = tuple(map(_key_value, self.option))
+        plan = Plan(robot, self.backend, _count(self.transitions), self.frames, self.preset, self.seed, options)
+        out = self.out or Path("out/data") / f"{robot.name}-{self.backend}.h5"
+        counts = generate(plan, out)
+        print("  ".join(f"{name} {value:,}" for name, value in counts.items()))
+        print(f"written: {out}")
+
+
+def _count(text: str) -> int:
+    scale = {"k": 1e3, "K": 1e3, "M": 1e6}.get(text[-1:], 1)
+    try:
+        return round(float(text.rstrip("kKM")) * scale)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a count; valid: 250000, 250k, 1M") from None
+
+
 def _key_value(text: str) -> tuple[str, object]:
     key, sep, value = text.partition("=")
     if not sep or not key:
@@ -138,7 +181,7 @@ def _key_value(text: str) -> tuple[str, object]:
 def main(args: list[str] | None = None) -> int:
     """Entry point. Wrong input ends with one line on stderr and exit code 2."""
     command = tyro.extras.subcommand_cli_from_dict(
-        {"list": List, "play": Play, "bench": Bench, "demo": Demo},
+        {"list": List, "play": Play, "bench": Bench, "demo": Demo, "generate": Generate},
         prog="nerd-gym",
         description="Gymnasium environments with swappable physics.",
         args=args,

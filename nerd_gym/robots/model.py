@@ -69,6 +69,7 @@ class RobotModel:
     joint_names: tuple[str, ...]
     joint_range: np.ndarray  # [nj, 2], infinite where there is no limit
     actuated: tuple[int, ...]  # indices of the joints that have an actuator
+    force_limit: np.ndarray  # [nj], the largest force an actuator gives, 0 for a joint without one
     timestep: float
     substeps: int
     contact_gains: tuple[float, float, float, float]
@@ -145,8 +146,7 @@ def _load(path: Path, _mtime: int) -> RobotModel:
     names = tuple(m.joint(j).name or f"joint_{j}" for j in joints)
     limited = m.jnt_limited[joints, None].astype(bool)
     joint_range = np.where(limited, m.jnt_range[joints], np.array([-np.inf, np.inf]))
-    # mjTRN_JOINT = 0: the actuator drives a joint directly.
-    driven = {int(m.actuator_trnid[a, 0]) for a in range(m.nu) if m.actuator_trntype[a] == 0}
+    force_limit = _force_limits(m)[joints]
     planes = [g for g in range(m.ngeom) if m.geom_type[g] == PLANE and (m.geom_contype[g] or m.geom_conaffinity[g])]
     if len(planes) > 1:
         raise UnsupportedRobot(f"{path.name} has {len(planes)} ground planes; one at most is supported")
@@ -167,7 +167,8 @@ def _load(path: Path, _mtime: int) -> RobotModel:
         free_base=free,
         joint_names=names,
         joint_range=joint_range,
-        actuated=tuple(i for i, j in enumerate(joints) if int(j) in driven) or tuple(range(len(names))),
+        actuated=tuple(int(j) for j in np.flatnonzero(force_limit)),
+        force_limit=force_limit,
         timestep=float(m.opt.timestep),
         substeps=substeps,
         contact_gains=custom_numeric(m, "contact_gains", _default_contact_gains(m, ground, candidates)),
@@ -176,6 +177,21 @@ def _load(path: Path, _mtime: int) -> RobotModel:
         ground=ground,
         candidates=candidates,
     )
+
+
+def _force_limits(m: mujoco.MjModel) -> np.ndarray:
+    """[njnt]: the actuator's forcerange, or gear times ctrlrange, or a third of a metre times the weight."""
+    limits = np.zeros(m.njnt)
+    weight = 0.3 * 9.81 * float(m.body_mass.sum())
+    # mjTRN_JOINT = 0: the actuator drives a joint directly.
+    for a in (a for a in range(m.nu) if m.actuator_trntype[a] == 0):
+        limit = weight
+        if m.actuator_forcelimited[a]:
+            limit = np.abs(m.actuator_forcerange[a]).max()
+        elif m.actuator_ctrllimited[a]:
+            limit = np.abs(m.actuator_gear[a, 0] * m.actuator_ctrlrange[a]).max()
+        limits[m.actuator_trnid[a, 0]] = limit
+    return limits if limits.any() else np.full(m.njnt, weight)
 
 
 def _spring(m: mujoco.MjModel, wanted: float, weight: float, inertia: float) -> tuple[float, float]:

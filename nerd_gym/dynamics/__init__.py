@@ -1,0 +1,1 @@
+"""Learning a robot's dynamics from an analytical backend."""

@@ -1,0 +1,163 @@
+"""Trajectories of random motion in one HDF5 file.
+
+``q`` [M, T+1, nq], ``qd`` [M, T+1, nv], ``force`` [M, T, nj], ``ground_point`` and ``ground_normal`` [M, 3], with
+the robot's hash, backend, seed and ranges as attributes.
+
+Blocks of trajectories are written one by one beside the file that they will make; each appears when it is whole.
+A run that is killed loses the block it was in, and the same command goes on with the next one. What a block
+holds depends on seed and number alone, so that an interrupted run and a whole one make the same file.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import torch
+
+from ..backends import make_backend
+from ..progress import progress
+from ..robots.model import RobotModel
+from .sampling import Sampler, ranges_for
+
+FORMAT = 1
+FIELDS = ("q", "qd", "force", "ground_point", "ground_normal")
+BLOCK = 256  # trajectories
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a dataset holds; two runs with the same plan make the same file."""
+
+    robot: RobotModel
+    backend: str
+    transitions: int
+    frames: int = 100
+    preset: str = "wide"
+    seed: int = 0
+    options: tuple[tuple[str, Any], ...] = ()  # of the backend
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks give at least the transitions asked for, if no trajectory is dropped."""
+        return -(-self.transitions // (BLOCK * self.frames))
+
+    def facts(self) -> dict[str, Any]:
+        """Attributes of the file."""
+        return {
+            "format": FORMAT,
+            "robot": self.robot.name,
+            "robot_hash": self.robot.hash,
+            "frame_dt": self.robot.frame_dt,
+            "backend": self.backend,
+            "backend_options": json.dumps(dict(self.options), sort_keys=True),
+            "preset": self.preset,
+            "ranges": json.dumps(ranges_for(self.robot, self.preset).as_dict()),
+            "seed": self.seed,
+            "frames": self.frames,
+            "blocks": self.blocks,
+        }
+
+
+def generate(plan: Plan, path: Path) -> dict[str, int]:
+    """Make the file, going on where an earlier run stopped. Returns counts of trajectories, transitions, dropped."""
+    if plan.transitions < 1 or plan.frames < 1:
+        raise ValueError(f"transitions is {plan.transitions} and frames {plan.frames}; both must be at least 1")
+    facts = plan.facts()
+    if path.exists():
+        _same_plan(path, facts)
+        with h5py.File(path) as file:
+            return {name: int(file.attrs[name]) for name in ("trajectories", "transitions", "dropped")}
+    parts = path.with_name(f"{path.name}.parts")
+    parts.mkdir(parents=True, exist_ok=True)
+    names = [parts / f"{block:06d}.h5" for block in range(plan.blocks)]
+    for name in names:
+        if name.exists():
+            _same_plan(name, facts)
+    missing = [block for block, name in enumerate(names) if not name.exists()]
+    if missing:
+        backend = make_backend(plan.backend, plan.robot, BLOCK, **dict(plan.options))
+        with progress(total=plan.blocks, initial=plan.blocks - len(missing), unit="block", desc=path.name) as bar:
+            for block in missing:
+                _write(names[block], *_block(plan, backend, block), facts)
+                bar.update()
+        backend.close()
+    counts = _merge(names, path, facts)
+    shutil.rmtree(parts)
+    return counts
+
+
+def _block(plan: Plan, backend, block: int) -> tuple[dict[str, np.ndarray], int]:
+    """One block's healthy trajectories and how many were not."""
+    sampler = Sampler(backend, ranges_for(plan.robot, plan.preset), plan.seed, block)
+    sampler.start()
+    forces = sampler.forces(plan.frames)
+    healthy = torch.ones(BLOCK, dtype=torch.bool, device=backend.device)
+    rows: dict[str, list[np.ndarray]] = {"q": [], "qd": [], "force": []}
+
+    def note(name: str, value: torch.Tensor) -> None:
+        rows[name].append(value.cpu().numpy().copy())
+
+    for frame in range(plan.frames):
+        note("q", backend.q)
+        note("qd", backend.qd)
+        force = forces.at(frame, backend.q, backend.qd)
+        note("force", force)
+        backend.step(force)
+        healthy &= backend.healthy
+    note("q", backend.q)
+    note("qd", backend.qd)
+    keep = healthy.cpu().numpy()
+    data = {name: np.stack(values, 1)[keep] for name, values in rows.items()}
+    for name in ("ground_point", "ground_normal"):
+        data[name] = getattr(backend, name).cpu().numpy()[keep].copy()
+    return data, int((~keep).sum())
+
+
+def _write(path: Path, data: dict[str, np.ndarray], dropped: int, facts: dict[str, Any]) -> None:
+    part = path.with_name(f".{path.name}.part")
+    with h5py.File(part, "w") as file:
+        file.attrs.update(facts | {"dropped": dropped})
+        for name, values in data.items():
+            file.create_dataset(name, data=values)
+    part.replace(path)
+
+
+def _merge(names: list[Path], path: Path, facts: dict[str, Any]) -> dict[str, int]:
+    """All blocks into one chunked file, which appears when it is whole."""
+    part = path.with_name(f".{path.name}.part")
+    dropped = 0
+    with h5py.File(part, "w") as out:
+        for name in names:
+            with h5py.File(name) as block:
+                dropped += int(block.attrs["dropped"])
+                for field in FIELDS:
+                    values = block[field][:]
+                    if field not in out:
+                        shape = values.shape[1:]
+                        out.create_dataset(
+                            field, (0, *shape), np.float32, maxshape=(None, *shape), chunks=(BLOCK, *shape)
+                        )
+                    data = out[field]
+                    data.resize(len(data) + len(values), axis=0)
+                    data[len(data) - len(values) :] = values
+        trajectories = len(out["q"])
+        counts = {"trajectories": trajectories, "transitions": trajectories * int(facts["frames"]), "dropped": dropped}
+        out.attrs.update(facts | counts)
+    part.replace(path)
+    return counts
+
+
+def _same_plan(path: Path, facts: dict[str, Any]) -> None:
+    with h5py.File(path) as file:
+        for name, value in facts.items():
+            found = file.attrs.get(name)
+            if found != value:
+                raise ValueError(
+                    f"{path} was made with {name} = {found!r}, not {value!r}; choose another --out or remove it"
+                )

@@ -1,0 +1,145 @@
+"""Datasets: what is in them, and that nothing is lost or changed by an interruption."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from nerd_gym.cli import main
+from nerd_gym.dynamics import dataset
+from nerd_gym.dynamics.dataset import BLOCK, Plan, generate
+from nerd_gym.dynamics.sampling import KINDS, Sampler, ranges_for
+
+from ..conftest import ROBOTS, backend_at, everyone, make_backend, robot
+
+
+def read(path):
+    with h5py.File(path) as file:
+        return {name: file[name][:] for name in file}, dict(file.attrs)
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_transitions_are_the_teachers(tmp_path, name):
+    """A recorded start and its recorded forces lead through the recorded states."""
+    path = tmp_path / "data.h5"
+    counts = generate(Plan(robot(name), "warp", 1, frames=12), path)
+    data, facts = read(path)
+    assert facts["robot_hash"] == robot(name).hash and facts["backend"] == "warp"
+    assert counts["trajectories"] + counts["dropped"] == BLOCK and counts["dropped"] < 0.02 * BLOCK
+    tensors = {key: torch.as_tensor(value) for key, value in data.items()}
+    n = counts["trajectories"]
+    ground = None if robot(name).ground is None else (tensors["ground_point"], tensors["ground_normal"])
+    teacher = backend_at("warp", robot(name), tensors["q"][:, 0], tensors["qd"][:, 0], ground)
+    for frame in range(12):
+        teacher.step(tensors["force"][:, frame])
+        assert torch.equal(teacher.q, tensors["q"][:, frame + 1])
+        assert torch.equal(teacher.qd, tensors["qd"][:, frame + 1])
+    assert len(tensors["q"]) == n
+
+
+def test_a_killed_run_goes_on_and_makes_the_same_file(tmp_path):
+    plan = Plan(robot("cartpole"), "mujoco", 40 * BLOCK * 20, frames=20)
+    whole, cut = tmp_path / "whole.h5", tmp_path / "cut.h5"
+    generate(plan, whole)
+    code = (
+        "from pathlib import Path; from nerd_gym import RobotModel; from nerd_gym.dynamics.dataset import *; "
+        f"generate(Plan(RobotModel.named('cartpole'), 'mujoco', {plan.transitions}, frames=20), Path({str(cut)!r}))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+    parts = tmp_path / "cut.h5.parts"
+    while len(list(parts.glob("0*.h5"))) < 3 and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = {p.name: p.stat().st_mtime_ns for p in parts.glob("0*.h5")}
+    assert 3 <= len(done) < plan.blocks and not cut.exists()
+    made = []
+    original = dataset._block
+    dataset._block = lambda *args: made.append(args[2]) or original(*args)
+    try:
+        generate(plan, cut)
+    finally:
+        dataset._block = original
+    assert len(made) == plan.blocks - len(done)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["cut.h5", "whole.h5"]
+    for a, b in zip(read(whole)[0].items(), read(cut)[0].items(), strict=True):
+        assert a[0] == b[0]
+        np.testing.assert_array_equal(a[1], b[1])
+
+
+def test_a_file_of_another_plan_is_not_touched(tmp_path):
+    path = tmp_path / "data.h5"
+    generate(Plan(robot("cartpole"), "mujoco", 1, frames=3), path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=r"seed = .*0.*, not 1"):
+        generate(Plan(robot("cartpole"), "mujoco", 1, frames=3, seed=1), path)
+    assert generate(Plan(robot("cartpole"), "mujoco", 1, frames=3), path)["trajectories"] == BLOCK
+    assert path.read_bytes() == before
+
+
+def test_trajectories_that_come_apart_are_dropped_and_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr("nerd_gym.backends.base.QD_LIMIT", 14.0)
+    counts = generate(Plan(robot("cartpole"), "mujoco", 1, frames=20), tmp_path / "data.h5")
+    data, facts = read(tmp_path / "data.h5")
+    assert 0 < counts["dropped"] < BLOCK and facts["dropped"] == counts["dropped"]
+    assert len(data["q"]) == BLOCK - counts["dropped"] and np.abs(data["qd"][:, 1:]).max() <= 14
+
+
+@pytest.mark.parametrize("name", ["pendulum_contact", "ant", "anymal"])
+def test_contact_is_no_rarity(name):
+    """At least a fifth of the wide data touches the ground, none starts deep inside it."""
+    model = robot(name)
+    backend = make_backend("warp", model, BLOCK)
+    sampler = Sampler(backend, ranges_for(model, "wide"), 0, 0)
+    sampler.start()
+    start = backend.contacts.distance.amin(-1)
+    assert start.min() > -1e-3 and (start < 0.061).float().mean() > 0.4
+    forces, touching = sampler.forces(60), 0.0
+    for frame in range(60):
+        backend.step(forces.at(frame, backend.q, backend.qd))
+        touching += (backend.contacts.distance.amin(-1) < 0).float().mean().item() / 60
+    assert touching > 0.2
+
+
+def test_kinds_and_scales_of_force():
+    model = robot("franka")
+    backend = make_backend("mujoco", model, 1024)
+    backend.reset(everyone(1024), backend.q, backend.qd)
+    forces = Sampler(backend, ranges_for(model, "wide"), 0, 0).forces(40)
+    pushed = torch.stack([forces.at(frame, backend.q, backend.qd) for frame in range(40)])
+    limit = torch.as_tensor(model.force_limit, dtype=torch.float32)
+    assert (pushed.abs() <= limit * 1.0001).all() and (pushed.abs() > 0.9 * limit).any()
+    passive = (pushed == 0).all(0).all(-1).float().mean().item()
+    constant = ((pushed[1:] == pushed[:-1]).float().mean(0).mean(-1) > 0.4).float().mean().item()
+    assert passive == pytest.approx(KINDS["passive"], abs=0.04)
+    assert constant > 0.3  # held and passive ones
+    plain = Sampler(backend, ranges_for(model, "reference"), 0, 0).forces(40)
+    white = torch.stack([plain.at(frame, backend.q, backend.qd) for frame in range(40)])
+    assert (white[1:] != white[:-1]).all()
+
+
+def test_command_line_takes_a_users_mjcf_and_names_wrong_input(tmp_path, capsys):
+    mjcf = tmp_path / "mine.xml"
+    mjcf.write_text(robot("cartpole").path.read_text())
+    out = tmp_path / "mine.h5"
+    assert (
+        main(
+            ["generate", str(mjcf), "--backend", "mujoco", "--transitions", "0.5k", "--frames", "5", "--out", str(out)]
+        )
+        == 0
+    )
+    assert read(out)[1]["robot"] == "mine"
+    for args, message in (
+        (["dog"], "unknown robot 'dog'"),
+        (["ant", "--transitions", "many"], "'many' is not a count"),
+        (["ant", "--preset", "odd"], "unknown preset 'odd'; valid: wide, reference"),
+        (["ant", "--transitions", "0"], "transitions is 0"),
+    ):
+        assert main(["generate", *args, "--out", str(tmp_path / "x.h5")]) == 2
+        assert message in capsys.readouterr().err
+    assert not list(tmp_path.glob("x.h5*"))
