@@ -54,7 +54,7 @@ class WarpBackend(Backend):
         self.substeps = at_least_one("substeps", substeps, robot.substeps)
         init_warp()
         self._wp_device = wp.device_from_torch(self.device)
-        links = read_links(robot)
+        links = self._links()
         if reference:
             links["inertia_of"] = published_inertia_pairing(robot, links)
         self._tree = make_tree(links, robot, self._wp_device)
@@ -70,6 +70,10 @@ class WarpBackend(Backend):
             wp.from_torch(self.ground_normal, dtype=wp.vec3),
         ]
         self._make_launches(threads)
+
+    def _links(self) -> dict[str, np.ndarray]:
+        """The robot's links; a backend with other inertias than the MJCF's gives its own."""
+        return read_links(self.robot)
 
     def _make_physics(self, law: str) -> Physics:
         physics = Physics()
@@ -233,8 +237,8 @@ def make_tree(links: dict[str, np.ndarray], robot: RobotModel, device: wp.contex
         "com": (links["com"], wp.vec3),
         "inertia": (links["inertia"], wp.mat33),
         "inertia_of": (links["inertia_of"], wp.int32),
-        "armature": (per_link(m.dof_armature[robot.joint_qd]), wp.float32),
-        "damping": (per_link(m.dof_damping[robot.joint_qd]), wp.float32),
+        "armature": (per_link(links.get("armature", m.dof_armature[robot.joint_qd])), wp.float32),
+        "damping": (per_link(links.get("damping", m.dof_damping[robot.joint_qd])), wp.float32),
         "stiffness": (per_link(m.jnt_stiffness[first:]), wp.float32),
         "zero": (per_link(zero), wp.float32),
         "rest": (per_link(m.qpos_spring[robot.joint_q] - zero), wp.float32),

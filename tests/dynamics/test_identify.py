@@ -1,0 +1,109 @@
+"""Inertial parameters from data, and nothing of them from the MJCF."""
+
+import copy
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+
+from nerd_gym.backends.warp import WarpBackend, read_links
+from nerd_gym.dynamics.identify import PER_LINK, Identification, Regressor
+from nerd_gym.dynamics.sampling import Sampler, ranges_for
+from nerd_gym.robots.model import RobotModel
+
+from ..conftest import everyone, robot
+
+
+def true_parameters(model):
+    """Of the MJCF, about the joints' origins."""
+    links, n = read_links(model), model.nj
+    p = np.zeros((PER_LINK + 2) * n)
+    for l in range(n):
+        m, c = links["mass"][l], links["com"][l]
+        about = links["inertia"][l] + m * (c @ c * np.eye(3) - np.outer(c, c))
+        six = [about[0, 0], about[1, 1], about[2, 2], about[0, 1], about[0, 2], about[1, 2]]
+        p[PER_LINK * l : PER_LINK * (l + 1)] = [m, *(m * c), *six]
+    p[PER_LINK * n : (PER_LINK + 1) * n] = model.mj_model.dof_armature
+    return torch.as_tensor(p)
+
+
+@pytest.mark.parametrize("name", ["cartpole", "pendulum_contact", "franka"])
+def test_regressor_gives_mujocos_inverse_dynamics(name):
+    model = robot(name)
+    generator = torch.Generator().manual_seed(0)
+    q, qd, qdd = (2 * torch.randn(16, model.nj, generator=generator, dtype=torch.float64) for _ in range(3))
+    bias, unit = Regressor(model)(q, qd)
+    force = (bias + torch.einsum("bk,bkjp->bjp", qdd, unit)) @ true_parameters(model)
+    free = copy.copy(model.mj_model)
+    free.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
+    data = mujoco.MjData(free)
+    for row in range(16):
+        data.qpos[:], data.qvel[:], data.qacc[:] = q[row], qd[row], qdd[row]
+        mujoco.mj_inverse(free, data)
+        np.testing.assert_allclose(force[row], data.qfrc_inverse, rtol=2e-5, atol=2e-4)
+
+
+def transitions(teacher_model, n, seed=0, frames=4):
+    """Random frames of a teacher: q, qd, force, next q, next qd."""
+    teacher = WarpBackend(teacher_model, n)
+    sampler = Sampler(teacher, ranges_for(teacher_model, "wide"), seed, 0)
+    sampler.start()
+    forces, rows = sampler.forces(frames), []
+    for frame in range(frames):
+        before = teacher.q.clone(), teacher.qd.clone(), forces.at(frame, teacher.q, teacher.qd)
+        teacher.step(before[2])
+        rows.append((*before, teacher.q.clone(), teacher.qd.clone()))
+    return [torch.cat(column) for column in zip(*rows, strict=True)]
+
+
+def rollout_error(teacher, students, n=128, frames=100, seed=7):
+    """Median over starts of the mean joint error after `frames` frames under random forces."""
+    sampler = Sampler(teacher, ranges_for(teacher.robot, "wide"), seed, 0)
+    sampler.start()
+    for student in students:
+        student.reset(everyone(n), teacher.q, teacher.qd)
+    forces = sampler.forces(frames)
+    for frame in range(frames):
+        force = forces.at(frame, teacher.q, teacher.qd)
+        for backend in (teacher, *students):
+            backend.step(force)
+    return [(student.q - teacher.q).abs().mean(-1).median().item() for student in students]
+
+
+def learned_backend(inertias, n):
+    class Learned(WarpBackend):
+        def _links(self):
+            return inertias.links()
+
+    return Learned(inertias.robot, n)
+
+
+@pytest.mark.parametrize(("name", "rank"), [("cartpole", 6), ("franka", 51)])
+def test_learned_inertias_beat_the_teacher_with_half_its_substeps(name, rank):
+    """1000 frames of data; 51 for the arm: 44 of 77 inertias and armatures, and 7 dampings."""
+    model = robot(name)
+    inertias = Identification(model).fit(*transitions(model, 250))
+    assert inertias.rank == rank and inertias.residual < 1e-4
+    coarse = WarpBackend(model, 128, substeps=model.substeps // 2)
+    learned, half = rollout_error(WarpBackend(model, 128), [learned_backend(inertias, 128), coarse])
+    assert learned < 2e-3 and learned < 0.05 * half, (learned, half)
+
+
+def test_nothing_is_taken_from_the_mjcf_inertias(tmp_path):
+    """The teacher's masses change, the description does not: the model follows the teacher."""
+    model = robot("cartpole")
+    path = tmp_path / "cartpole.xml"
+    text = model.path.read_text()
+    path.write_text(text.replace('mass="50"', 'mass="31"').replace('mass="2.5"', 'mass="6"'))
+    teacher_model = RobotModel.from_mjcf(path)
+    assert teacher_model.hash != model.hash
+    inertias = Identification(model).fit(*transitions(teacher_model, 250))
+    described = WarpBackend(model, 128)
+    learned, wrong = rollout_error(WarpBackend(teacher_model, 128), [learned_backend(inertias, 128), described])
+    assert learned < 2e-3 and wrong > 0.1, (learned, wrong)
+
+
+def test_a_free_base_is_refused():
+    with pytest.raises(ValueError, match="ant has a free base"):
+        Regressor(robot("ant"))
