@@ -126,7 +126,7 @@ class WarpBackend(Backend):
 
 
 def init_warp() -> None:
-    """Start Warp without its banner, its line per module and its regret that there is no CUDA driver."""
+    """Start Warp without its banner and its line per module; compiling is announced by load_with_notice."""
     if wp.config.log_level == wp.LOG_INFO:  # the user has not asked for another level
         wp.config.log_level = wp.LOG_ERROR
         wp.init()
