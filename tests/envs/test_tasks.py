@@ -167,3 +167,15 @@ def test_random_streams_are_per_environment_and_uniform():
     assert correlation.abs().max() < 0.07
     neighbours = torch.corrcoef(torch.stack([values[:-1].flatten(), values[1:].flatten()]))[0, 1]
     assert abs(neighbours) < 0.03
+
+
+@pytest.mark.parametrize("name", ["PendulumContact_cfg1", "PendulumContact_cfg3", "Ant_run", "AnymalPD_forward"])
+def test_contact_distances_are_the_recorded_ones(recorded, name):
+    """Theirs are of the candidates' centres; the order of the points is the same."""
+    rec = recorded(name)
+    q, qd = (x("random")[:-1].flatten(0, 1) for x in (rec.q, rec.qd))
+    backend = make_backend("mujoco", rec.robot, len(q))
+    backend.reset(everyone(len(q)), q, qd, rec.ground(len(q)))
+    radius = torch.as_tensor(rec.robot.candidates.radius, dtype=torch.float32)
+    theirs = torch.as_tensor(rec.data["random_contact_depth"]).flatten(0, 1)
+    assert (backend.contacts.distance + radius - theirs).abs().max() < 2e-5
