@@ -28,7 +28,7 @@ class Play:
     env_id: tyro.conf.Positional[str]
     """Environment, as `nerd-gym list` names it, e.g. NeRD/Ant-v0."""
     backend: str = "warp"
-    """Physics: warp or mujoco."""
+    """Physics, as `nerd-gym list` names it: warp, mujoco or neural."""
     agent: str = "random"
     """zero, random, or the path of a policy (.safetensors, or an rl-games .pth)."""
     video: Path | None = None
@@ -148,16 +148,50 @@ class Generate:
 
     def run(self) -> None:
         from .dynamics.dataset import Plan, generate
-        from .robots.model import RobotModel
 
-        path = Path(self.robot)
-        robot = RobotModel.from_mjcf(path) if path.suffix == ".xml" else RobotModel.named(self.robot)
+        robot = _robot(self.robot)
         options = tuple(map(_key_value, self.option))
         plan = Plan(robot, self.backend, _count(self.transitions), self.frames, self.preset, self.seed, options)
         out = self.out or Path("out/data") / f"{robot.name}-{self.backend}.h5"
         counts = generate(plan, out)
         print("  ".join(f"{name} {value:,}" for name, value in counts.items()))
         print(f"written: {out}")
+
+
+@dataclass
+class Train:
+    """Learn a structured model of a robot's dynamics (fixed base, no contacts) from a dataset, and measure it."""
+
+    robot: tyro.conf.Positional[str]
+    """A packaged robot or the path of an MJCF."""
+    data: Path | None = None
+    """The dataset; by default out/data/ROBOT-warp.h5, as `nerd-gym generate` names it."""
+    transitions: int = 2000
+    """How many transitions to fit; a few hundred determine the parameters, more average float32 rounding out."""
+    seed: int = 0
+    """Which transitions are taken."""
+    out: Path | None = None
+    """The model; by default out/models/ROBOT.safetensors."""
+
+    def run(self) -> None:
+        from .dynamics.train import table, train_structured
+
+        robot = _robot(self.robot)
+        data = self.data or Path("out/data") / f"{robot.name}-warp.h5"
+        if not data.exists():
+            raise FileNotFoundError(f"no dataset at {data}; make one with nerd-gym generate {self.robot}")
+        out = self.out or Path("out/models") / f"{robot.name}.safetensors"
+        command = f"nerd-gym train {robot.name} --transitions {self.transitions} --seed {self.seed}"
+        facts = train_structured(data, robot, out, self.transitions, self.seed, command).facts
+        print(f"{facts['rank']} combinations of parameters determined, residual {facts['residual']:.1e}")
+        print(table(facts["errors"]))
+        print(f"written: {out}")
+
+
+def _robot(text: str):
+    from .robots.model import RobotModel
+
+    return RobotModel.from_mjcf(text) if text.endswith(".xml") else RobotModel.named(text)
 
 
 def _count(text: str) -> int:
@@ -181,7 +215,7 @@ def _key_value(text: str) -> tuple[str, object]:
 def main(args: list[str] | None = None) -> int:
     """Entry point. Wrong input ends with one line on stderr and exit code 2."""
     command = tyro.extras.subcommand_cli_from_dict(
-        {"list": List, "play": Play, "bench": Bench, "demo": Demo, "generate": Generate},
+        {"list": List, "play": Play, "bench": Bench, "demo": Demo, "generate": Generate, "train": Train},
         prog="nerd-gym",
         description="Gymnasium environments with swappable physics.",
         args=args,

@@ -19,7 +19,9 @@ ROOT = Path(__file__).parent.parent
 # Recorded data of the published simulator is not part of the project; NERD_GYM_REFERENCE names its folder.
 REFERENCE = Path(os.environ.get("NERD_GYM_REFERENCE", ROOT.parent / "shared" / "reference"))
 ROBOTS = ("cartpole", "pendulum_contact", "ant", "anymal", "franka")
-GRID = [(env_id, backend) for env_id in ENVS for backend in BACKENDS]
+ANALYTICAL = ("warp", "mujoco")
+LEARNED = {"neural": ("NeRD/Cartpole-v0", "NeRD/Franka-v0")}  # environments with a packaged model
+GRID = [(i, b) for i in ENVS for b in BACKENDS if b in ANALYTICAL or i in LEARNED[b]]
 VARIANTS = {
     "NeRD/Cartpole-v0": [{}],
     "NeRD/PendulumContact-v0": [{"ground": 2}, {"ground": "random"}],

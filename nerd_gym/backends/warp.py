@@ -141,6 +141,7 @@ def read_links(robot: RobotModel) -> dict[str, np.ndarray]:
     them. A body with several joints becomes a chain of links of which the last has its inertia. ``frames`` says
     for every MJCF body which link carries it, and how it is turned and placed in that link's frame.
     """
+    init_warp()
     import newton  # here, because importing it starts Warp
 
     m = robot.mj_model

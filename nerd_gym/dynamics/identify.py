@@ -20,6 +20,7 @@ from ..backends.warp import read_links
 from ..robots.model import RobotModel
 
 PER_LINK = 10
+CALM = 0.2  # rad or m that a joint may move in a frame for Gauss-Newton to count it
 PRIOR_MASS, PRIOR_INERTIA = 1.0, 0.1  # of every link, where the data do not tell
 RANK_TOLERANCE = 1e-4  # of singular values to the largest; float32 data tell nothing below about 1e-6
 
@@ -191,10 +192,16 @@ class Identification:
         return q, qd, slope
 
     def fit(
-        self, q: Tensor, qd: Tensor, force: Tensor, next_q: Tensor, next_qd: Tensor, iterations: int = 6
+        self, q: Tensor, qd: Tensor, force: Tensor, next_q: Tensor, next_qd: Tensor, iterations: int = 12
     ) -> Inertias:
-        """Least squares on mean accelerations, then Gauss-Newton through the substeps."""
-        q, qd, force, next_q, next_qd = (x.double() for x in (q, qd, force, next_q, next_qd))
+        """Least squares on mean accelerations, then Gauss-Newton through the substeps until it stops gaining.
+
+        Frames in which a joint moves more than CALM are left out: there the change of the motion does matter.
+        """
+        calm = (self.robot.frame_dt * torch.maximum(qd.abs(), next_qd.abs()) < CALM).all(-1)
+        q, qd, force, next_q, next_qd = (x[calm].double() for x in (q, qd, force, next_q, next_qd))
+        if len(q) * self.robot.nj < self.regressor.size:
+            raise ValueError(f"only {len(q)} of {len(calm)} frames move less than {CALM} rad; give more data")
         # A first guess from frames that stay inside the limits, at their middle.
         inside = ((q > self._low) & (q < self._high) & (next_q > self._low) & (next_q < self._high)).all(-1)
         middle, rate = ((q + next_q) / 2)[inside], ((qd + next_qd) / 2)[inside]
@@ -203,11 +210,14 @@ class Identification:
         y = bias + torch.einsum("bk,bkjp->bjp", qdd, unit)
         parameters, rank, _ = solve_rank(y.flatten(0, 1), force[inside].flatten())
         change = (next_qd - qd).square().mean().sqrt()
+        residual = torch.tensor(torch.inf, dtype=q.dtype)
         for _ in range(iterations):
             _, guess, slope = self.frame(parameters, q, qd, force)
+            last, residual = residual, (next_qd - guess).square().mean().sqrt() / change
             step, rank, null = solve_rank(slope.flatten(0, 1), (next_qd - guess).flatten())
+            if residual > 0.9 * last:
+                break
             parameters = parameters + step
-        residual = (next_qd - self.frame(parameters, q, qd, force)[1]).square().mean().sqrt() / change
         # What the data do not tell: the prior's part of the null space.
         prior = torch.zeros_like(parameters)
         for l in range(self.regressor.count):

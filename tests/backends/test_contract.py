@@ -5,9 +5,9 @@ import torch
 
 from nerd_gym.backends import BACKENDS, Entry, backend_class, make_backend
 
-from ..conftest import ROBOTS, backend_at, everyone, random_state, robot
+from ..conftest import ANALYTICAL, ROBOTS, backend_at, everyone, random_state, robot
 
-each_backend = pytest.mark.parametrize("name", BACKENDS)
+each_backend = pytest.mark.parametrize("name", ANALYTICAL)
 
 
 def push(model, n, seed=0):

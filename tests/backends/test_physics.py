@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from nerd_gym.backends import BACKENDS, make_backend
+from nerd_gym.backends import make_backend
 from nerd_gym.backends.newton_state import from_newton, to_newton
 from nerd_gym.backends.warp import WarpBackend, read_links
 from nerd_gym.registration import ENVS
 from nerd_gym.robots.model import RobotModel
 
-from ..conftest import GRID, ROBOTS, backend_at, everyone, make_vec, random_state, robot
+from ..conftest import ANALYTICAL, GRID, ROBOTS, backend_at, everyone, make_vec, random_state, robot
 
 FORCE = {"cartpole": 20.0, "pendulum_contact": 30.0, "ant": 1.0, "anymal": 0.1, "franka": 0.5}
 FAR = 500.0
@@ -199,7 +199,7 @@ def test_users_robots_move_on_warp_as_on_mujoco(tmp_path, text):
     assert (pair[0].qd - pair[1].qd).abs().max() < 2e-3
 
 
-@pytest.mark.parametrize("backend_name", BACKENDS)
+@pytest.mark.parametrize("backend_name", ANALYTICAL)
 def test_a_users_robot_without_gains_rests_on_the_ground(backend_name):
     """Gymnasium's own Ant (0.9 kg, steps of 10 ms) settles with the default gains."""
     assets = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
@@ -241,7 +241,7 @@ def test_mujoco_backend_has_the_bits_of_mj_step(name):
     assert touched > 0 or model.ground is None
 
 
-@pytest.mark.parametrize("backend_name", BACKENDS)
+@pytest.mark.parametrize("backend_name", ANALYTICAL)
 def test_a_ground_of_its_own_per_environment(backend_name):
     """A robot and its plane moved and tilted together fall alike."""
     model = robot("pendulum_contact")
@@ -262,7 +262,7 @@ def test_a_ground_of_its_own_per_environment(backend_name):
     assert torch.equal(alone.q[0], backend.q[1])
 
 
-@pytest.mark.parametrize("backend_name", BACKENDS)
+@pytest.mark.parametrize("backend_name", ANALYTICAL)
 def test_contacts_report_the_distance_that_the_physics_uses(backend_name):
     """An Ant at rest carries its weight on points a little inside the ground, and nothing floats."""
     env = make_vec("NeRD/Ant-v0", 8, backend=backend_name)

@@ -1,0 +1,53 @@
+"""Learned models on disk: safetensors with their facts as json in the metadata. Loading runs no code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ..robots.model import RobotModel
+
+PRETRAINED = Path(__file__).parent / "pretrained"
+
+
+def save_model(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    """Write a model, whole or not at all. Facts name at least kind, robot, robot_hash, frame_dt and teacher."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    save_file({name: value.contiguous() for name, value in tensors.items()}, part, {"facts": json.dumps(facts)})
+    part.replace(path)
+
+
+def load_model(path: str | Path, robot: RobotModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and facts of a model, if it is of this robot and frame time."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no model at {path}")
+    with safe_open(path, "pt") as file:
+        facts = json.loads((file.metadata() or {}).get("facts", "{}"))
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if facts.get("robot_hash") != robot.hash:
+        raise ValueError(
+            f"{path.name} was learned from robot {facts.get('robot')!r} ({facts.get('robot_hash')}); "
+            f"this is {robot.name!r} ({robot.hash})"
+        )
+    if abs(facts["frame_dt"] - robot.frame_dt) > 1e-9:
+        raise ValueError(f"{path.name} has frames of {facts['frame_dt']} s; {robot.name!r} has {robot.frame_dt} s")
+    return tensors, facts
+
+
+def packaged_model(robot: RobotModel, teacher: str) -> Path:
+    """The model of a robot that comes with the package."""
+    path = PRETRAINED / f"{robot.name}-{teacher}.safetensors"
+    if not path.exists():
+        known = ", ".join(sorted(p.stem for p in PRETRAINED.glob("*.safetensors")))
+        raise ValueError(
+            f"no packaged model of robot {robot.name!r} with teacher {teacher!r}; packaged: {known}. "
+            "Give model=PATH of one of your own (nerd-gym train)"
+        )
+    return path
