@@ -24,12 +24,22 @@ PACKAGES = ("gymnasium", "mujoco", "newton", "warp-lang", "torch", "numpy")
 class Subject:
     """Something whose step is timed: `step()` advances `num_envs` environments once."""
 
-    def __init__(self, label: dict[str, Any], step: Callable[[], Any], num_envs: int, physics_steps: int):
+    def __init__(
+        self,
+        label: dict[str, Any],
+        step: Callable[[], Any],
+        num_envs: int,
+        physics_steps: int,
+        torch_threads: int | None = None,
+    ):
         self.label, self.step, self.num_envs, self.physics_steps = label, step, num_envs, physics_steps
+        self.torch_threads = torch_threads
         self.rates: list[float] = []
 
     def run(self, seconds: float) -> None:
         """One repeat of about this length; the number of steps adapts to the speed."""
+        if self.torch_threads is not None:
+            torch.set_num_threads(self.torch_threads)
         count, start = 0, time.perf_counter()
         while (elapsed := time.perf_counter() - start) < seconds or count < 2:
             self.step()
@@ -62,7 +72,7 @@ def env_subject(env_id: str, backend: str, num_envs: int, threads: int | None = 
     for _ in range(10):
         step()
     physics_steps = env.backend.substeps * env.task.frames
-    return Subject({"env": env_id, "engine": f"nerd_gym {backend}"}, step, num_envs, physics_steps)
+    return Subject({"env": env_id, "engine": f"nerd_gym {backend}"}, step, num_envs, physics_steps, threads)
 
 
 def time_interleaved(subjects: Sequence[Subject], repeats: int, seconds: float) -> list[dict[str, Any]]:
