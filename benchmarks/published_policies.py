@@ -11,6 +11,7 @@ from pathlib import Path
 import gymnasium
 import torch
 import tyro
+from torch import Tensor
 
 import nerd_gym  # noqa: F401  registers the ids
 from nerd_gym.bench import save
@@ -35,8 +36,8 @@ PHYSICS = {
 }
 
 
-def first_episodes(policy: Policy, env_id: str, num_envs: int, seed: int, **options) -> dict[str, float]:
-    """Return and fraction at full length of every environment's first episode, deterministic actions."""
+def first_episodes(policy: Policy, env_id: str, num_envs: int, seed: int, **options) -> tuple[Tensor, Tensor, Tensor]:
+    """Every environment's first episode, deterministic actions: return, reached full length, still running; [N]."""
     env = ReferenceObservation(gymnasium.make_vec(env_id, num_envs=num_envs, array="torch", **options))
     obs, _ = env.reset(seed=seed)
     total = torch.zeros(num_envs)
@@ -48,6 +49,11 @@ def first_episodes(policy: Policy, env_id: str, num_envs: int, seed: int, **opti
         whole |= running & truncated & ~terminated & ~info["diverged"]
         running &= ~(terminated | truncated)
     env.close()
+    return total, whole, running
+
+
+def summary(total: Tensor, whole: Tensor, _running: Tensor) -> dict[str, float]:
+    """Mean and standard deviation of the returns, and the part at full length."""
     return {
         "mean": round(total.mean().item(), 1),
         "std": round(total.std().item(), 1),
@@ -73,7 +79,7 @@ def main(args: Args) -> None:
         policy = Policy.load(args.policies / f"{name}.pth", activation)
         row = {"policy": name, "env": env_id, "episodes": num_envs, "published": published}
         for label, physics in PHYSICS.items():
-            row[label] = first_episodes(policy, env_id, num_envs, args.seed, **physics, **options)
+            row[label] = summary(*first_episodes(policy, env_id, num_envs, args.seed, **physics, **options))
         rows.append(row)
     head = "".join(f"{label:>34s}" for label in PHYSICS)
     print(f"{'policy':28s}{'published':>10s}{head}")

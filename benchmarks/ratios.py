@@ -11,6 +11,7 @@ Run it on an otherwise idle machine.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from statistics import median
 
@@ -88,13 +89,11 @@ def stock_newton(num_envs: int) -> Subject:
 def single(label: str, physics_steps: int, env: gymnasium.Env) -> Subject:
     """One plain environment under random actions."""
     rng = np.random.default_rng(0)
-    actions = [rng.uniform(-1, 1, env.action_space.shape).astype(np.float32) for _ in range(64)]
+    actions = cycle([rng.uniform(-1, 1, env.action_space.shape).astype(np.float32) for _ in range(64)])
     env.reset(seed=0)
-    state = {"k": 0}
 
     def step() -> None:
-        state["k"] += 1
-        _, _, terminated, truncated, _ = env.step(actions[state["k"] % 64])
+        _, _, terminated, truncated, _ = env.step(next(actions))
         if terminated or truncated:
             env.reset()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import cycle
 from pathlib import Path
 
 import gymnasium
@@ -31,12 +32,10 @@ def gymnasium_ant(mode: str, num_envs: int) -> Subject:
     env = gymnasium.make_vec("Ant-v5", num_envs=num_envs, vectorization_mode=mode)
     env.reset(seed=0)
     rng = np.random.default_rng(0)
-    actions = [rng.uniform(-1, 1, env.action_space.shape).astype(np.float32) for _ in range(16)]
-    state = {"k": 0}
+    actions = cycle([rng.uniform(-1, 1, env.action_space.shape).astype(np.float32) for _ in range(16)])
 
     def step() -> None:
-        state["k"] += 1
-        env.step(actions[state["k"] % 16])
+        env.step(next(actions))
 
     for _ in range(3):
         step()

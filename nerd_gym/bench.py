@@ -8,6 +8,7 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from itertools import cycle
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import gymnasium
 import torch
 
+from .files import whole
 from .progress import progress
 from .registration import ENVS
 
@@ -61,13 +63,11 @@ def env_subject(env_id: str, backend: str, num_envs: int, threads: int | None = 
     options |= {} if threads is None else {"threads": threads}
     env = gymnasium.make_vec(env_id, num_envs=num_envs, backend=backend, array="torch", **options).unwrapped
     generator = torch.Generator().manual_seed(0)
-    actions = [2 * torch.rand(env.action_space.shape, generator=generator) - 1 for _ in range(16)]
+    actions = cycle([2 * torch.rand(env.action_space.shape, generator=generator) - 1 for _ in range(16)])
     env.reset(seed=0)
-    state = {"k": 0}
 
     def step() -> None:
-        state["k"] += 1
-        env.step(actions[state["k"] % 16])
+        env.step(next(actions))
 
     for _ in range(10):
         step()
@@ -120,7 +120,5 @@ def machine() -> dict[str, Any]:
 
 def save(path: Path, figures: dict[str, Any]) -> None:
     """Write figures with the machine they were taken on, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(json.dumps({"machine": machine(), **figures}, indent=2) + "\n")
-    part.replace(path)
+    with whole(path) as part:
+        part.write_text(json.dumps({"machine": machine(), **figures}, indent=2) + "\n")

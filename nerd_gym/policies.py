@@ -6,7 +6,6 @@ read through torch's restricted unpickler with an allow-list: a file that asks f
 
 from __future__ import annotations
 
-import json
 import pickle
 import re
 from pathlib import Path
@@ -15,6 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from .files import load_tensors, save_tensors
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU}
 # What rl-games puts beside its tensors: numpy scalars. Their module was renamed in numpy 2.
@@ -30,6 +31,17 @@ ALLOWED = [
 
 class UnsafePolicy(ValueError):
     """The file asks for code to be run."""
+
+
+def read_rl_games(path: str | Path) -> dict[str, Any]:
+    """An rl-games checkpoint, through torch's restricted unpickler and the allow-list."""
+    try:
+        with torch.serialization.safe_globals(ALLOWED):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        asked = re.search(r"GLOBAL (\S+)", str(error))
+        why = f"it asks for {asked[1]}" if asked else "it is no plain checkpoint"
+        raise UnsafePolicy(f"{Path(path).name} was refused and nothing of it was run: {why}") from error
 
 
 class Policy(nn.Module):
@@ -64,13 +76,7 @@ class Policy(nn.Module):
 
     def save(self, path: str | Path, facts: dict[str, Any] | None = None) -> None:
         """Write weights and facts to a safetensors file, whole or not at all."""
-        from safetensors.torch import save_file
-
-        path = Path(path)
-        part = path.with_name(f".{path.name}.part")
-        tensors = {name: value.contiguous() for name, value in self.state_dict().items()}
-        save_file(tensors, part, {"facts": json.dumps({"activation": self.activation, **(facts or {})})})
-        part.replace(path)
+        save_tensors(Path(path), self.state_dict(), {"activation": self.activation, **(facts or {})})
 
     @classmethod
     def load(cls, path: str | Path, activation: str | None = None) -> Policy:
@@ -82,11 +88,7 @@ class Policy(nn.Module):
             return cls.from_rl_games(path, activation)
         if path.suffix != ".safetensors":
             raise ValueError(f"cannot read policy {path.name!r}; valid endings: .safetensors, .pth")
-        from safetensors import safe_open
-
-        with safe_open(path, "pt") as file:
-            facts = json.loads((file.metadata() or {}).get("facts", "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        tensors, facts = load_tensors(path)
         if "activation" not in facts or "mean" not in tensors:
             raise ValueError(f"{path.name} is not a nerd_gym policy: it has no normaliser or no activation")
         indices = sorted(int(n.split(".")[1]) for n in tensors if n.startswith("network.") and n.endswith("weight"))
@@ -98,14 +100,7 @@ class Policy(nn.Module):
         """An rl-games continuous MLP policy."""
         if activation is None:
             raise ValueError(f"an rl-games file does not tell its activation; give one of {', '.join(ACTIVATIONS)}")
-        try:
-            with torch.serialization.safe_globals(ALLOWED):
-                checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-        except pickle.UnpicklingError as error:
-            asked = re.search(r"GLOBAL (\S+)", str(error))
-            why = f"it asks for {asked[1]}" if asked else "it is no plain checkpoint"
-            raise UnsafePolicy(f"{Path(path).name} was refused and nothing of it was run: {why}") from error
-        weights = checkpoint["model"]
+        weights = read_rl_games(path)["model"]
         prefix = "a2c_network.actor_mlp."
         indices = sorted({int(name.split(".")[2]) for name in weights if name.startswith(prefix)})
         layers = [(weights[f"{prefix}{i}.weight"], weights[f"{prefix}{i}.bias"]) for i in indices]

@@ -56,6 +56,10 @@ def test_missing_optional_package_names_the_extra():
         require("no_such_package", extra="video")
 
 
+def test_horizons_of_table_and_tasks_agree():
+    assert all(spec.horizon == spec.task_class().horizon for spec in ENVS.values())
+
+
 def test_list_names_everything(capsys):
     assert main(["list"]) == 0
     text = capsys.readouterr().out

@@ -4,7 +4,7 @@ import pickle
 import pytest
 import torch
 
-from nerd_gym.policies import Policy, UnsafePolicy
+from nerd_gym.policies import Policy, UnsafePolicy, read_rl_games
 
 from .conftest import REFERENCE
 
@@ -59,7 +59,7 @@ def test_published_file_needs_its_activation_told():
     with pytest.raises(ValueError, match="does not tell its activation"):
         Policy.load(path)
     policy = Policy.load(path, "tanh")
-    checkpoint = torch.load(path, map_location="cpu", weights_only=False)["model"]
+    checkpoint = read_rl_games(path)["model"]
     obs = torch.tensor([[0.3, -0.2, 0.5, 1.0]])
     mean, var = (checkpoint[f"running_mean_std.running_{k}"].float() for k in ("mean", "var"))
     hidden = ((obs - mean) / torch.sqrt(var + 1e-5)).clamp(-5, 5)

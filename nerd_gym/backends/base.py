@@ -179,13 +179,16 @@ class Backend(ABC):
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Go back to a snapshot, to the bit."""
-        for name in ("q", "qd", "ground_point", "ground_normal"):
+        ground = ("ground_point", "ground_normal")
+        moved = any(not torch.equal(getattr(self, name), snapshot[name]) for name in ground)
+        for name in ("q", "qd", *ground):
             getattr(self, name).copy_(snapshot[name])
         self.healthy, self.any_unhealthy = snapshot["healthy"].clone(), True
         self.version += 1
         everyone = torch.ones_like(self.healthy)
         self._rows_written(everyone)
-        self._ground_written(everyone)
+        if moved:
+            self._ground_written(everyone)
         self._restore_extra(snapshot["extra"])
 
     def close(self) -> None:

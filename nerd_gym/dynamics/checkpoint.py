@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
+from ..files import load_tensors, save_tensors
 from ..robots.model import RobotModel
 
 PRETRAINED = Path(__file__).parent / "pretrained"
@@ -17,10 +15,7 @@ PRETRAINED = Path(__file__).parent / "pretrained"
 
 def save_model(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Write a model, whole or not at all. Facts name at least kind, robot, robot_hash, frame_dt and teacher."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    save_file({name: value.contiguous() for name, value in tensors.items()}, part, {"facts": json.dumps(facts)})
-    part.replace(path)
+    save_tensors(path, tensors, facts)
 
 
 def load_model(path: str | Path, robot: RobotModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -28,9 +23,7 @@ def load_model(path: str | Path, robot: RobotModel) -> tuple[dict[str, Tensor], 
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no model at {path}")
-    with safe_open(path, "pt") as file:
-        facts = json.loads((file.metadata() or {}).get("facts", "{}"))
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    tensors, facts = load_tensors(path)
     if facts.get("robot_hash") != robot.hash:
         raise ValueError(
             f"{path.name} was learned from robot {facts.get('robot')!r} ({facts.get('robot_hash')}); "

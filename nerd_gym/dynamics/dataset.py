@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from ..backends import make_backend
+from ..files import whole
 from ..progress import progress
 from ..robots.model import RobotModel
 from .sampling import Sampler, ranges_for
@@ -120,19 +121,16 @@ def _block(plan: Plan, backend, block: int) -> tuple[dict[str, np.ndarray], int]
 
 
 def _write(path: Path, data: dict[str, np.ndarray], dropped: int, facts: dict[str, Any]) -> None:
-    part = path.with_name(f".{path.name}.part")
-    with h5py.File(part, "w") as file:
+    with whole(path) as part, h5py.File(part, "w") as file:
         file.attrs.update(facts | {"dropped": dropped})
         for name, values in data.items():
             file.create_dataset(name, data=values)
-    part.replace(path)
 
 
 def _merge(names: list[Path], path: Path, facts: dict[str, Any]) -> dict[str, int]:
     """All blocks into one chunked file, which appears when it is whole."""
-    part = path.with_name(f".{path.name}.part")
     dropped = 0
-    with h5py.File(part, "w") as out:
+    with whole(path) as part, h5py.File(part, "w") as out:
         for name in names:
             with h5py.File(name) as block:
                 dropped += int(block.attrs["dropped"])
@@ -149,7 +147,6 @@ def _merge(names: list[Path], path: Path, facts: dict[str, Any]) -> dict[str, in
         trajectories = len(out["q"])
         counts = {"trajectories": trajectories, "transitions": trajectories * int(facts["frames"]), "dropped": dropped}
         out.attrs.update(facts | counts)
-    part.replace(path)
     return counts
 
 
