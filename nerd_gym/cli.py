@@ -160,32 +160,54 @@ class Generate:
 
 @dataclass
 class Train:
-    """Learn a structured model of a robot's dynamics (fixed base, no contacts) from a dataset, and measure it."""
+    """Learn a model of a robot's dynamics from a dataset; the same command goes on with a run that was stopped."""
 
     robot: tyro.conf.Positional[str]
     """A packaged robot or the path of an MJCF."""
+    model: str | None = None
+    """structured (default for a fixed base), mlp (default for a free one) or transformer (the paper's)."""
     data: Path | None = None
     """The dataset; by default out/data/ROBOT-warp.h5, as `nerd-gym generate` names it."""
-    transitions: int = 2000
-    """How many transitions to fit; a few hundred determine the parameters, more average float32 rounding out."""
+    steps: int | None = None
+    """Steps of the optimiser; by default the model's own."""
+    batch: int | None = None
+    """Frames (transformer: windows of frames) in a step."""
+    optimiser: str | None = None
+    """soap or adamw."""
+    lr: float | None = None
+    """Largest learning rate."""
+    size: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
+    """Sizes of an mlp or transformer, e.g. --size width=384 depth=3."""
+    transitions: int = 20000
+    """structured: how many transitions the inertial parameters are fitted to."""
+    residual: str = "auto"
+    """structured: a network for joint forces that nobody described: on, off, or auto: if the data call for it."""
     seed: int = 0
-    """Which transitions are taken."""
+    """One seed, one result."""
     out: Path | None = None
-    """The model; by default out/models/ROBOT.safetensors."""
+    """The model; by default out/models/ROBOT-MODEL.safetensors."""
 
     def run(self) -> None:
-        from .dynamics.train import table, train_structured
+        from .dynamics.train import Settings, default_kind, train
 
         robot = _robot(self.robot)
         data = self.data or Path("out/data") / f"{robot.name}-warp.h5"
         if not data.exists():
             raise FileNotFoundError(f"no dataset at {data}; make one with nerd-gym generate {self.robot}")
-        out = self.out or Path("out/models") / f"{robot.name}.safetensors"
-        command = f"nerd-gym train {robot.name} --transitions {self.transitions} --seed {self.seed}"
-        facts = train_structured(data, robot, out, self.transitions, self.seed, command).facts
-        print(f"{facts['rank']} combinations of parameters determined, residual {facts['residual']:.1e}")
-        print(table(facts["errors"]))
-        print(f"written: {out}")
+        kind = self.model or default_kind(robot)
+        out = self.out or Path("out/models") / f"{robot.name}-{kind}.safetensors"
+        network = tuple(map(_key_value, self.size))
+        chosen = ("steps", "batch", "optimiser", "lr", "transitions", "residual", "seed")
+        settings = Settings(kind=kind, network=network, **{name: getattr(self, name) for name in chosen})
+        default = Settings(kind=kind)
+        changed = [name for name in chosen if getattr(settings, name) != getattr(default, name)]
+        words = [f"nerd-gym train {robot.name} --model {kind}", *(f"--{n} {getattr(settings, n)}" for n in changed)]
+        words += [f"--size {' '.join(self.size)}"] if self.size else []
+        facts = train(data, robot, out, settings, " ".join(words))
+        if "rank" in facts:
+            print(f"{facts['rank']} combinations of parameters determined, residual {facts['residual']:.1e}")
+        print(f"trust: rank correlation with the true error {facts['trust']['rank_correlation']:.2f} on unseen frames")
+        print(f"written: {out}; measure it with nerd-gym evaluate {self.robot} --model {out}")
 
 
 def _robot(text: str):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ..robots.contacts import ContactFinder, Contacts
 from ..robots.kinematics import Kinematics
 from ..robots.model import RobotModel
 
@@ -20,15 +20,6 @@ Q_LIMIT = 1e4
 QD_LIMIT = 1e3
 FLOAT_MAX = torch.finfo(torch.float32).max
 UP = (0.0, 0.0, 1.0)
-
-
-@dataclass(frozen=True)
-class Contacts:
-    """Where the robot's candidate points stand over the ground, C per environment."""
-
-    distance: Tensor  # [N, C] of the surface, negative inside the ground
-    point: Tensor  # [N, C, 3] on the robot's surface, where a force would act
-    normal: Tensor  # [N, C, 3] of the ground
 
 
 class Backend(ABC):
@@ -50,6 +41,9 @@ class Backend(ABC):
         self.qd = torch.zeros(num_envs, robot.nv, device=self.device)
         self.healthy = torch.ones(num_envs, dtype=torch.bool, device=self.device)
         self.any_unhealthy = not self.host_checks  # False only if every row is known to be healthy
+        # Per coordinate in a backend that knows its range better.
+        self.q_limit: float | Tensor = Q_LIMIT
+        self.qd_limit: float | Tensor = QD_LIMIT
         self.version = 0  # counts changes of the state, for those who keep what they computed from it
         self.ground_point = torch.zeros(num_envs, 3, device=self.device)
         self.ground_normal = torch.tensor(UP, device=self.device).repeat(num_envs, 1)
@@ -57,8 +51,7 @@ class Backend(ABC):
             point, normal = ground_of_model(robot)
             self.ground_point += torch.as_tensor(point, dtype=torch.float32, device=self.device)
             self.ground_normal[:] = torch.as_tensor(normal, dtype=torch.float32, device=self.device)
-        self._candidates = self.kinematics.fixed_points(robot.candidates.body, robot.candidates.position)
-        self._radius = torch.as_tensor(robot.candidates.radius, dtype=torch.float32, device=self.device)
+        self._find_contacts = ContactFinder(robot, self.kinematics)
         self._sites: dict[str, tuple[Tensor, Tensor]] = {}
         self._kept: dict[str, tuple[int, Any]] = {}
 
@@ -83,6 +76,10 @@ class Backend(ABC):
 
     def _restore_extra(self, state: dict[str, Any]) -> None:
         """Put back what :meth:`_extra_state` gave."""
+
+    def info(self) -> dict[str, Tensor]:
+        """What a backend has to say of the last step, [N] each; it goes into the environment's info."""
+        return {}
 
     # What everyone calls.
 
@@ -119,22 +116,24 @@ class Backend(ABC):
         q, qd = self.q.clone(), self.qd.clone()
         self._advance(joint_force)
         self.version += 1
-        if finite is None and self._within(self.q, Q_LIMIT) and self._within(self.qd, QD_LIMIT):
+        if finite is None and self._within(self.q, self.q_limit) and self._within(self.qd, self.qd_limit):
             if self.any_unhealthy:
                 self.any_unhealthy, self.healthy = False, torch.ones_like(self.healthy)
             return
         # A comparison with NaN is false, so that these find NaN and infinity too.
-        healthy = (self.q.abs() <= Q_LIMIT).all(-1) & (self.qd.abs() <= QD_LIMIT).all(-1)
+        healthy = (self.q.abs() <= self.q_limit).all(-1) & (self.qd.abs() <= self.qd_limit).all(-1)
         self.any_unhealthy, self.healthy = True, healthy if finite is None else healthy & finite
         bad = ~self.healthy
         self.q.copy_(torch.where(bad[:, None], q, self.q))
         self.qd.copy_(torch.where(bad[:, None], qd, self.qd))
         self._rows_written(bad)
 
-    def _within(self, value: Tensor, limit: float) -> bool:
+    def _within(self, value: Tensor, limit: float | Tensor) -> bool:
         """Whether every entry is known to be finite and at most `limit`; never known on an accelerator."""
         if not self.host_checks:
             return False
+        if isinstance(limit, Tensor):
+            return bool((value.abs() <= limit).all())
         low, high = torch.aminmax(value)
         return -limit <= low.item() and high.item() <= limit
 
@@ -158,13 +157,12 @@ class Backend(ABC):
     @property
     def contacts(self) -> Contacts:
         """The candidate points at the current state."""
-        return self.keep("contacts", self._find_contacts)
+        return self.keep("contacts", self._contacts_now)
 
-    def _find_contacts(self) -> Contacts:
-        normal = self.ground_normal[:, None]
-        centre = self.kinematics.points(self.poses, self._candidates)
-        distance = ((centre - self.ground_point[:, None]) * normal).sum(-1) - self._radius
-        return Contacts(distance, centre - self._radius[:, None] * normal, normal.expand_as(centre))
+    def _contacts_now(self) -> Contacts:
+        contacts = self._find_contacts(self.q, self.ground_point, self.ground_normal, self.poses)
+        _ = contacts.distance, contacts.point  # now, because the ground's tensors change in place
+        return contacts
 
     def site(self, name: str) -> Tensor:
         """World position [N, 3] of a named site of the MJCF."""

@@ -18,6 +18,7 @@ The published simulator forms H once a frame, about the base's place at frame st
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import warp as wp
 
@@ -67,6 +68,14 @@ class Physics:
     mu: wp.float32
 
 
+@wp.struct
+class Networks:
+    """Weights of a learned model, as nerd_gym/dynamics/laws.py packs them. Empty for the analytical backend."""
+
+    contact: wp.array(dtype=wp.float32)
+    torque: wp.array(dtype=wp.float32)
+
+
 @wp.func
 def contact_force(depth: float, velocity: wp.vec3, normal: wp.vec3, physics: Physics) -> wp.vec3:
     """Penalty force on a point that is `depth` (> 0) inside the ground."""
@@ -84,9 +93,30 @@ def contact_force(depth: float, velocity: wp.vec3, normal: wp.vec3, physics: Phy
     return force
 
 
+@wp.func
+def silu(x: float) -> float:
+    return x / (1.0 + wp.exp(-x))
+
+
+@wp.func
+def layer(weights: wp.array(dtype=wp.float32), start: int, row: int, x: Any, inputs: int) -> float:
+    """One output of a linear layer that stands at `start`: every row of its matrix is followed by its bias."""
+    value = 0.0
+    for k in range(inputs):
+        value += weights[start + row * (inputs + 1) + k] * x[k]
+    return value + weights[start + row * (inputs + 1) + inputs]
+
+
 @lru_cache(maxsize=32)
-def frame_kernel(links: int, nv: int, contacts: int, free: bool) -> wp.Kernel:
-    """The kernel for robots of these sizes: one frame of environments `first`, `first` + 1, ..."""
+def frame_kernel(
+    links: int, nv: int, contacts: int, free: bool, contact_net: int = 0, torque_net: int = 0
+) -> wp.Kernel:
+    """The kernel for robots of these sizes: one frame of environments `first`, `first` + 1, ...
+
+    contact_net and torque_net are the hidden widths of a learned model's networks; 0: the analytical law, no network.
+    """
+    hidden = max(contact_net, torque_net, 1)
+    features = max(6, 3 * links)
     first_joint = 1 if free else 0
     dof_shift = 5 if free else 0  # link l's dof is l + dof_shift
     q_shift = 6 if free else 0
@@ -100,6 +130,7 @@ def frame_kernel(links: int, nv: int, contacts: int, free: bool) -> wp.Kernel:
         ground_normal: wp.array(dtype=wp.vec3),
         tree: Tree,
         physics: Physics,
+        networks: Networks,
         first: int,
     ):
         env = wp.tid() + first
@@ -125,6 +156,10 @@ def frame_kernel(links: int, nv: int, contacts: int, free: bool) -> wp.Kernel:
         x = wp.zeros(shape=(nv,), dtype=wp.float32)
         position = wp.zeros(shape=(links,), dtype=wp.float32)
         speed = wp.zeros(shape=(links,), dtype=wp.float32)
+
+        seen = wp.zeros(shape=(features,), dtype=wp.float32)  # inputs and layers of the networks
+        first_layer = wp.zeros(shape=(hidden,), dtype=wp.float32)
+        second_layer = wp.zeros(shape=(hidden,), dtype=wp.float32)
 
         base = wp.vec3(0.0, 0.0, 0.0)
         quat = wp.quat(0.0, 0.0, 0.0, 1.0)
@@ -218,9 +253,59 @@ def frame_kernel(links: int, nv: int, contacts: int, free: bool) -> wp.Kernel:
                     depth = tree.contact_radius[k] - height - wp.dot(plane_normal, point)
                     if depth > 0.0:
                         point = point - tree.contact_radius[k] * plane_normal
-                        push = contact_force(depth, vel_v[l] + wp.cross(vel_w[l], point), plane_normal, physics)
+                        point_velocity = vel_v[l] + wp.cross(vel_w[l], point)
+                        push = wp.vec3(0.0, 0.0, 0.0)
+                        if wp.static(contact_net > 0):
+                            along = wp.dot(point_velocity, plane_normal)
+                            slide = point_velocity - along * plane_normal
+                            slip = wp.length(slide)
+                            net = networks.contact
+                            slow = net[2]
+                            seen[0] = depth / net[0]
+                            seen[1] = wp.max(-along, 0.0) / net[1]
+                            seen[2] = wp.max(along, 0.0) / net[1]
+                            seen[3] = slip / net[1]
+                            seen[4] = slip / (slip + slow)
+                            seen[5] = 0.25 * wp.log(1.0 + slip / slow)
+                            for i in range(contact_net):
+                                first_layer[i] = silu(layer(net, 5, i, seen, 6))
+                            for i in range(contact_net):
+                                second_layer[i] = silu(layer(net, 5 + 7 * contact_net, i, first_layer, contact_net))
+                            last = 5 + (8 + contact_net) * contact_net
+                            straight = layer(net, last + 3 * (contact_net + 1), 0, seen, 6)
+                            straight = straight + layer(net, last, 0, second_layer, contact_net)
+                            normal_push = net[3] * wp.max(straight, 0.0)
+                            grip = wp.exp(layer(net, last, 1, second_layer, contact_net)) / slow
+                            cap = wp.exp(layer(net, last, 2, second_layer, contact_net))
+                            z = grip * slip
+                            large = wp.max(z, 1.0)
+                            p = net[4]
+                            bend = wp.pow(wp.pow(large, -p) + wp.pow(z / large, p), 1.0 / p)
+                            drag = normal_push * cap * grip / (large * bend)
+                            push = normal_push * plane_normal - drag * slide
+                        else:
+                            push = contact_force(depth, point_velocity, plane_normal, physics)
                         bias_f[l] = bias_f[l] - push
                         bias_m[l] = bias_m[l] - wp.cross(point, push)
+
+            if wp.static(torque_net > 0):
+                net = networks.torque
+                for l in range(first_joint, links):
+                    k = 3 * (l - first_joint)
+                    if tree.slide[l] == 1:
+                        seen[k] = position[l]
+                        seen[k + 1] = 0.0
+                    else:
+                        seen[k] = wp.sin(position[l])
+                        seen[k + 1] = wp.cos(position[l])
+                    seen[k + 2] = speed[l] / net[l - first_joint]
+                inputs = 3 * (links - first_joint)
+                start = 2 * (links - first_joint)
+                for i in range(torque_net):
+                    first_layer[i] = silu(layer(net, start, i, seen, inputs))
+                start = start + torque_net * (inputs + 1)
+                for i in range(torque_net):
+                    second_layer[i] = silu(layer(net, start, i, first_layer, torque_net))
 
             # Joint forces, leaves to root.
             for back in range(first_joint, links):
@@ -229,6 +314,11 @@ def frame_kernel(links: int, nv: int, contacts: int, free: bool) -> wp.Kernel:
                 rate = speed[l]
                 tau = force[env, l - first_joint] - tree.damping[l] * rate
                 tau = tau - tree.stiffness[l] * (angle - tree.rest[l])
+                if wp.static(torque_net > 0):
+                    joints = links - first_joint
+                    start = 2 * joints + torque_net * (3 * joints + 1) + torque_net * (torque_net + 1)
+                    scale = networks.torque[joints + l - first_joint]
+                    tau = tau + scale * layer(networks.torque, start, l - first_joint, second_layer, torque_net)
                 if angle < tree.lower[l]:
                     tau = tau + physics.limit_ke * (tree.lower[l] - angle) - physics.limit_kd * rate
                 if angle > tree.upper[l]:
@@ -355,6 +445,8 @@ def frame_kernel(links: int, nv: int, contacts: int, free: bool) -> wp.Kernel:
             q[env, 3] = quat[3]
 
     key = f"frame_{links}_{nv}_{contacts}_{'free' if free else 'fixed'}"
+    if contact_net or torque_net:
+        key += f"_{contact_net}_{torque_net}"
     module = wp.get_module(f"nerd_gym.featherstone.{key}")
     module.options["enable_backward"] = False
     # Unrolling the loops over links takes ten times as long to compile and runs no faster.

@@ -1,25 +1,26 @@
-"""`neural`: a model learned from another backend's motion moves the robot.
-
-So far one kind of model, `structured`: kinematics and joint limits from the MJCF, inertial parameters, armature and
-damping learned from data (dynamics/identify.py), run in the same fused kernel as `warp`. It is for robots with a
-fixed base and without contacts.
-"""
+"""`neural`: a model learned from another backend's motion moves the robot (dynamics/)."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
+from torch import Tensor
 
-from ..dynamics.checkpoint import load_model, packaged_model
-from ..dynamics.identify import Inertias
+from ..dynamics.checkpoint import packaged_model
+from ..dynamics.model import Motion, open_model
+from ..dynamics.trust import Trust
 from ..robots.model import RobotModel
-from .warp import WarpBackend
+from .base import Backend
 
 
-class NeuralBackend(WarpBackend):
-    """A learned model in place of the solver. ``facts`` tells where it comes from and how far it errs."""
+class NeuralBackend(Backend):
+    """A learned model in place of the solver. ``facts`` tells where it comes from and how far it errs.
+
+    A row is healthy while it stays within the model's stated range, a multiple of what it was trained on, and
+    ``info["model_trust"]`` tells from 0 to 1 how far the last step may be believed (dynamics/trust.py).
+    """
 
     name = "neural"
     options = {
@@ -38,12 +39,35 @@ class NeuralBackend(WarpBackend):
         teacher: str = "warp",
         threads: int | None = None,
     ):
+        super().__init__(robot, num_envs, device)
         path = packaged_model(robot, teacher) if model is None else model
-        tensors, self.facts = load_model(path, robot)
-        if self.facts["kind"] != "structured":
-            raise ValueError(f"{Path(path).name} is a model of kind {self.facts['kind']!r}; valid: structured")
-        self._inertias = Inertias(robot, tensors["parameters"], self.facts["rank"], self.facts["residual"])
-        super().__init__(robot, num_envs, device, substeps=self.facts["substeps"], threads=threads)
+        self.model, tensors = open_model(path, robot, self.device, threads)
+        self.facts = self.model.facts
+        self.history = self.model.new_history(num_envs)
+        self.trust = Trust(robot, tensors, self.device)
+        self.q_limit, self.qd_limit = self.trust.healthy_range()
+        self._believed = torch.ones(num_envs, device=self.device)
 
-    def _links(self) -> dict[str, np.ndarray]:
-        return self._inertias.links()
+    def _advance(self, joint_force: Tensor) -> None:
+        contacts = self._find_contacts(self.q, self.ground_point, self.ground_normal)
+        self._believed = self.trust(self.q, self.qd, joint_force, contacts)
+        q, qd = self.model.predict(Motion(self.q, self.qd), joint_force, contacts, self.history)
+        self.q.copy_(q)
+        self.qd.copy_(qd)
+
+    def info(self) -> dict[str, Tensor]:
+        return {"model_trust": self._believed}
+
+    def _rows_written(self, mask: Tensor) -> None:
+        if self.history is not None:
+            self.history.forget(mask)
+
+    def _extra_state(self) -> dict[str, Any]:
+        return {} if self.history is None else self.history.snapshot()
+
+    def _restore_extra(self, state: dict[str, Any]) -> None:
+        if self.history is not None:
+            self.history.restore(state)
+
+    def close(self) -> None:
+        self.model.close()

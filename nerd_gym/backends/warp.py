@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..robots.model import FREE, FRICTION_LAWS, SLIDE, RobotModel, rotation_matrix
 from .base import Backend, at_least_one, cpu_threads
-from .featherstone import Physics, Tree, frame_kernel
+from .featherstone import Networks, Physics, Tree, frame_kernel
 
 SHARD = 32  # environments in a launch at least, or handing it to a thread costs more than it saves
 SHARDS_PER_THREAD = 8  # small launches taken from one queue keep all cores busy when one of them is slowed
@@ -53,50 +53,65 @@ class WarpBackend(Backend):
         self.reference = reference
         self.substeps = at_least_one("substeps", substeps, robot.substeps)
         init_warp()
-        self._wp_device = wp.device_from_torch(self.device)
-        links = self._links()
+        links = read_links(robot)
         if reference:
             links["inertia_of"] = published_inertia_pairing(robot, links)
-        self._tree = make_tree(links, robot, self._wp_device)
-        self._physics = self._make_physics(law)
         self._kernel = frame_kernel(len(links["parent"]), robot.nv, len(robot.candidates.radius), robot.free_base)
-        load_with_notice(self._kernel, self._wp_device)
-        self._force = torch.zeros(num_envs, robot.nj, device=self.device)
-        self._arrays = [
-            wp.from_torch(self.q),
-            wp.from_torch(self.qd),
-            wp.from_torch(self._force),
-            wp.from_torch(self.ground_point, dtype=wp.vec3),
-            wp.from_torch(self.ground_normal, dtype=wp.vec3),
-        ]
+        self._tree = make_tree(links, robot, wp.device_from_torch(self.device))
+        self._physics = make_physics(robot, self.substeps, law, reference)
         self._make_launches(threads)
 
-    def _links(self) -> dict[str, np.ndarray]:
-        """The robot's links; a backend with other inertias than the MJCF's gives its own."""
-        return read_links(self.robot)
-
-    def _make_physics(self, law: str) -> Physics:
-        physics = Physics()
-        physics.dt = self.frame_dt / self.substeps
-        physics.substeps = self.substeps
-        physics.published = int(self.reference)
-        physics.huber = int(law == "huber")
-        physics.gravity = wp.vec3(*map(float, self.robot.mj_model.opt.gravity))
-        physics.limit_ke, physics.limit_kd = self.robot.limit_gains
-        physics.ke, physics.kd, physics.kf, physics.mu = self.robot.contact_gains
-        return physics
-
     def _make_launches(self, threads: int | None) -> None:
-        """One recorded launch per shard: the arrays stay where they are for the backend's life."""
-        threads = cpu_threads(threads) if self.device.type == "cpu" else 1
-        shards = 1 if threads == 1 else max(1, min(SHARDS_PER_THREAD * threads, self.num_envs // SHARD))
-        edges = np.linspace(0, self.num_envs, shards + 1).astype(int)
+        arrays = (self.q, self.qd, self.ground_point, self.ground_normal)
+        self._launcher = Launcher(
+            self._kernel, [self._tree, self._physics, Networks()], self.robot.nj, *arrays, threads
+        )
+
+    def _advance(self, joint_force: Tensor) -> None:
+        self._launcher(joint_force)
+
+    def close(self) -> None:
+        self._launcher.close()
+
+
+class Launcher:
+    """Runs a frame kernel over a batch in place, on all threads of a CPU or on a CUDA stream.
+
+    One recorded launch per shard: the arrays stay where they are for the launcher's life.
+    """
+
+    def __init__(
+        self,
+        kernel: wp.Kernel,
+        constants: list,
+        nj: int,
+        q: Tensor,
+        qd: Tensor,
+        ground_point: Tensor,
+        ground_normal: Tensor,
+        threads: int | None = None,
+    ):
+        self._device = q.device
+        device = wp.device_from_torch(q.device)
+        load_with_notice(kernel, device)
+        n = len(q)
+        self._force = torch.zeros(n, nj, device=q.device)
+        arrays = [
+            wp.from_torch(q),
+            wp.from_torch(qd),
+            wp.from_torch(self._force),
+            wp.from_torch(ground_point, dtype=wp.vec3),
+            wp.from_torch(ground_normal, dtype=wp.vec3),
+        ]
+        threads = cpu_threads(threads) if q.device.type == "cpu" else 1
+        shards = 1 if threads == 1 else max(1, min(SHARDS_PER_THREAD * threads, n // SHARD))
+        edges = np.linspace(0, n, shards + 1).astype(int)
         self._launches = [
             wp.launch(
-                self._kernel,
+                kernel,
                 dim=int(end - start),
-                inputs=[*self._arrays, self._tree, self._physics, int(start)],
-                device=self._wp_device,
+                inputs=[*arrays, *constants, int(start)],
+                device=device,
                 record_cmd=True,
             )
             for start, end in pairwise(edges)
@@ -104,10 +119,11 @@ class WarpBackend(Backend):
         self._helpers = min(threads, shards) - 1
         self._pool = ThreadPoolExecutor(self._helpers, "nerd-gym-warp") if self._helpers else None
 
-    def _advance(self, joint_force: Tensor) -> None:
+    def __call__(self, joint_force: Tensor) -> None:
+        """One frame under joint_force [N, nj]."""
         self._force.copy_(joint_force)
-        if self.device.type == "cuda":
-            self._launches[0].launch(stream=wp.stream_from_torch(torch.cuda.current_stream(self.device)))
+        if self._device.type == "cuda":
+            self._launches[0].launch(stream=wp.stream_from_torch(torch.cuda.current_stream(self._device)))
             return
         queue = iter(self._launches)
 
@@ -121,6 +137,7 @@ class WarpBackend(Backend):
             other.result()
 
     def close(self) -> None:
+        """Give back the threads."""
         if self._pool:
             self._pool.shutdown()
 
@@ -252,6 +269,19 @@ def make_tree(links: dict[str, np.ndarray], robot: RobotModel, device: wp.contex
         kind = np.int32 if dtype is wp.int32 else np.float32
         setattr(tree, name, wp.array(np.ascontiguousarray(value, kind), dtype=dtype, device=device))
     return tree
+
+
+def make_physics(robot: RobotModel, substeps: int, law: str | None = None, reference: bool = False) -> Physics:
+    """The scalars of a robot's physics, with its own friction law if none is given."""
+    physics = Physics()
+    physics.dt = robot.frame_dt / substeps
+    physics.substeps = substeps
+    physics.published = int(reference)
+    physics.huber = int((law or robot.friction_law) == "huber")
+    physics.gravity = wp.vec3(*map(float, robot.mj_model.opt.gravity))
+    physics.limit_ke, physics.limit_kd = robot.limit_gains
+    physics.ke, physics.kd, physics.kf, physics.mu = robot.contact_gains
+    return physics
 
 
 def load_with_notice(kernel: wp.Kernel, device: wp.context.Device) -> None:

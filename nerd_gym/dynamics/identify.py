@@ -18,18 +18,12 @@ from torch import Tensor
 
 from ..backends.warp import read_links
 from ..robots.model import RobotModel
+from .articulated import JointLaw, skew
 
 PER_LINK = 10
 CALM = 0.2  # rad or m that a joint may move in a frame for Gauss-Newton to count it
 PRIOR_MASS, PRIOR_INERTIA = 1.0, 0.1  # of every link, where the data do not tell
 RANK_TOLERANCE = 1e-4  # of singular values to the largest; float32 data tell nothing below about 1e-6
-
-
-def skew(v: Tensor) -> Tensor:
-    """[..., 3] -> [..., 3, 3], skew(v) u = v x u."""
-    x, y, z = v.unbind(-1)
-    o = torch.zeros_like(x)
-    return torch.stack([o, -z, y, z, o, -x, -y, x, o], -1).unflatten(-1, (3, 3))
 
 
 def inertia_columns(v: Tensor) -> Tensor:
@@ -138,8 +132,8 @@ class Inertias:
 
     robot: RobotModel
     parameters: Tensor  # [P]
-    rank: int  # how many combinations of them the data determined
-    residual: float  # rms of the velocity error one frame ahead, over the rms of the velocity change
+    rank: int | None = None  # how many combinations of them the data determined
+    residual: float | None = None  # rms of the velocity error one frame ahead, over the rms of the velocity change
 
     def links(self) -> dict[str, np.ndarray]:
         """In the form of :func:`nerd_gym.backends.warp.read_links`, with nothing of the MJCF's own inertias."""
@@ -160,18 +154,19 @@ class Inertias:
 class Identification:
     """Fits parameters to transitions (q, qd, force) -> (next q, next qd), float64, [B, nj] each."""
 
-    def __init__(self, robot: RobotModel, substeps: int | None = None):
-        self.robot = robot
+    def __init__(self, robot: RobotModel, substeps: int | None = None, torque_law: JointLaw | None = None):
+        self.robot, self.torque_law = robot, torque_law
         self.substeps = substeps or robot.substeps
         self.dt = robot.frame_dt / self.substeps
         self.regressor = Regressor(robot)
         self._low, self._high = torch.as_tensor(robot.joint_range).unbind(-1)
 
-    def limit_force(self, q: Tensor, qd: Tensor) -> Tensor:
-        """The springs at the joint limits, which the MJCF tells."""
+    def known_force(self, q: Tensor, qd: Tensor) -> Tensor:
+        """The springs at the joint limits, which the MJCF tells, and those of a learned law."""
         ke, kd = self.robot.limit_gains
         past = torch.where(q < self._low, self._low - q, torch.where(q > self._high, self._high - q, 0.0))
-        return torch.where(past != 0, ke * past - kd * qd, 0.0)
+        limit = torch.where(past != 0, ke * past - kd * qd, 0.0)
+        return limit if self.torque_law is None else limit + self.torque_law(q, qd)
 
     def frame(self, parameters: Tensor, q: Tensor, qd: Tensor, force: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """One frame: next q, next qd, and how next qd changes with the parameters [B, nj, P].
@@ -183,7 +178,7 @@ class Identification:
         for _ in range(self.substeps):
             bias, unit = self.regressor(q, qd)
             mass = torch.einsum("bkjp,p->bjk", unit, parameters)
-            pull = force + self.limit_force(q, qd)
+            pull = force + self.known_force(q, qd)
             qdd = torch.linalg.solve(mass, pull - bias @ parameters)
             y = bias + torch.einsum("bk,bkjp->bjp", qdd, unit)
             slope = slope - self.dt * torch.linalg.solve(mass, y)
@@ -208,7 +203,8 @@ class Identification:
         bias, unit = self.regressor(middle, rate)
         qdd = (next_qd - qd)[inside] / self.robot.frame_dt
         y = bias + torch.einsum("bk,bkjp->bjp", qdd, unit)
-        parameters, rank, _ = solve_rank(y.flatten(0, 1), force[inside].flatten())
+        known = self.known_force(middle, rate)
+        parameters, rank, _ = solve_rank(y.flatten(0, 1), (force[inside] + known).flatten())
         change = (next_qd - qd).square().mean().sqrt()
         residual = torch.tensor(torch.inf, dtype=q.dtype)
         for _ in range(iterations):

@@ -1,4 +1,4 @@
-"""Learn a `structured` model from a dataset and measure it beside two yardsticks."""
+"""Train a model of any kind from a dataset: `train` does what `nerd-gym train` says."""
 
 from __future__ import annotations
 
@@ -6,104 +6,159 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import h5py
 import torch
+from torch import Tensor
 
-from ..backends import make_backend
-from ..backends.base import Backend
 from ..drift import state_error
+from ..robots.contacts import ContactFinder
+from ..robots.kinematics import Kinematics
 from ..robots.model import RobotModel
 from .checkpoint import save_model
-from .identify import Identification, Inertias
-from .sampling import Sampler, ranges_for
+from .data import Data, windows
+from .model import KINDS, DynamicsModel, Motion, kind_of
+from .optimise import Loop, Recipe
+from .trust import fit_trust
 
-KIND = "structured"
+ROLLOUTS, ROLLOUT_FRAMES = 128, 50  # held-back trajectories that validation rolls out
+TRUST_FRAMES = 40_000
+NETWORK_RECIPES = {
+    "mlp": {"steps": 6000, "batch": 2048, "optimiser": "soap", "lr": 3e-3},
+    "transformer": {"steps": 6000, "batch": 128, "optimiser": "adamw", "lr": 1e-3, "weight_decay": 0.01},
+}
 
 
 @dataclass(frozen=True)
-class Result:
-    """A trained model and what was measured of it."""
+class Settings:
+    """What a user may choose; None stands for the kind's own default."""
 
-    inertias: Inertias
-    facts: dict[str, Any]
+    kind: str | None = None
+    steps: int | None = None
+    batch: int | None = None
+    optimiser: str | None = None
+    lr: float | None = None
+    network: tuple[tuple[str, int], ...] = ()
+    transitions: int = 20_000  # that inertial parameters are fitted to
+    residual: str = "auto"  # torque network of a structured model
+    seed: int = 0
+
+    def recipe(self, **defaults: Any) -> Recipe:
+        """The recipe of a kind with the user's changes."""
+        given = {name: getattr(self, name) for name in ("steps", "batch", "optimiser", "lr", "seed")}
+        return Recipe(**defaults | {name: value for name, value in given.items() if value is not None})
 
 
-def train_structured(data: Path, robot: RobotModel, out: Path, transitions: int, seed: int, command: str) -> Result:
-    """Fit to `transitions` random transitions of the dataset, measure, save."""
-    if robot.free_base or robot.ground is not None:
-        what = "a free base" if robot.free_base else "contacts"
-        raise ValueError(f"{robot.name} has {what}; {KIND} models are for robots with a fixed base and no contacts")
-    with h5py.File(data) as file:
-        about = dict(file.attrs)
-        if about["robot_hash"] != robot.hash:
-            found = f"{about['robot']!r} ({about['robot_hash']})"
-            raise ValueError(f"{data} holds motion of robot {found}; this is {robot.name!r} ({robot.hash})")
-        arrays = {name: torch.as_tensor(file[name][:]) for name in ("q", "qd", "force")}
-    generator = torch.Generator().manual_seed(seed)
-    count, frames = arrays["force"].shape[:2]
-    row = torch.randint(count, (transitions,), generator=generator)
-    at = torch.randint(frames, (transitions,), generator=generator)
-    q, qd, force = arrays["q"], arrays["qd"], arrays["force"]
-    inertias = Identification(robot).fit(q[row, at], qd[row, at], force[row, at], q[row, at + 1], qd[row, at + 1])
+def default_kind(robot: RobotModel) -> str:
+    """structured for a fixed base, mlp for a free one."""
+    return "mlp" if robot.free_base else "structured"
+
+
+def train(data_path: Path, robot: RobotModel, out: Path, settings: Settings, command: str = "") -> dict[str, Any]:
+    """Train, calibrate the trust, save; the same call goes on with a run that was stopped. Returns the facts."""
+    kind = settings.kind or default_kind(robot)
+    kind_of(kind)  # names the valid ones if there is no such kind
+    data = Data.load(data_path, robot)
     facts = {
-        "kind": KIND,
+        "kind": kind,
         "robot": robot.name,
         "robot_hash": robot.hash,
         "frame_dt": robot.frame_dt,
         "substeps": robot.substeps,
-        "teacher": str(about["backend"]),
-        "teacher_options": str(about["backend_options"]),
-        "transitions": transitions,
-        "seed": seed,
-        "rank": inertias.rank,
-        "residual": inertias.residual,
+        "teacher": str(data.facts["backend"]),
+        "teacher_options": str(data.facts["backend_options"]),
+        "seed": settings.seed,
         "command": command,
-        "data_command": (
-            f"nerd-gym generate {robot.name} --backend {about['backend']} --transitions {about['transitions']} "
-            f"--frames {about['frames']} --preset {about['preset']} --seed {about['seed']}"
-        ),
+        "data_command": data.command(),
     }
-    save_model(out, {"parameters": inertias.parameters}, facts)
-    facts["errors"] = measure(robot, str(about["backend"]), out)
-    save_model(out, {"parameters": inertias.parameters}, facts)
-    return Result(inertias, facts)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    checkpoint = out.with_suffix(".checkpoint")
+    if kind == "structured":
+        from .structured_training import train_structured
+
+        tensors, learned = train_structured(data, settings, checkpoint, facts)
+    else:
+        tensors, learned = train_network(data, kind, settings, checkpoint, facts)
+    facts |= learned
+    model = kind_of(kind)(robot, tensors, facts)
+    trust, judged = calibrate(model, data, settings.seed)
+    model.close()
+    facts["trust"] = judged
+    save_model(out, tensors | trust, facts)
+    return facts
 
 
-def measure(robot: RobotModel, teacher: str, model: Path, num_envs: int = 512, seed: int = 500) -> dict[str, Any]:
-    """Joint error against the teacher at 10, 50 and 100 frames under random forces from random wide starts.
+def train_network(
+    data: Data, kind: str, settings: Settings, checkpoint: Path, facts: dict[str, Any]
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """A transformer or an mlp."""
+    robot, cls = data.robot, kind_of(kind)
+    unknown = [key for key, _ in settings.network if key not in cls.default_network]
+    if unknown:
+        raise ValueError(f"{kind} has no size {unknown[0]!r}; valid: {', '.join(cls.default_network)}")
+    network = cls.default_network | dict(settings.network)
+    recipe = settings.recipe(**NETWORK_RECIPES[kind])
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        model = cls(robot, {}, facts | {"network": network})
+    length = data.train["force"].shape[1]
+    if length < model.frames:
+        raise ValueError(f"the trajectories have {length} frames; {kind} is trained on windows of {model.frames}")
+    model.fit_normaliser(windows(data.train, model.frames, 20_000, torch.Generator().manual_seed(settings.seed)))
 
-    Beside it: the teacher with half and with twice its substeps, and with its start perturbed by 1e-3.
-    """
-    truth = make_backend(teacher, robot, num_envs)
-    students: dict[str, Backend] = {
-        "model": make_backend("neural", robot, num_envs, model=model),
-        "half the substeps": make_backend(teacher, robot, num_envs, substeps=max(1, robot.substeps // 2)),
-        "twice the substeps": make_backend(teacher, robot, num_envs, substeps=2 * robot.substeps),
-        "start perturbed by 1e-3": make_backend(teacher, robot, num_envs),
-    }
-    sampler = Sampler(truth, ranges_for(robot, "wide"), seed, 0)
-    sampler.start()
-    everyone = torch.ones(num_envs, dtype=torch.bool)
-    for name, student in students.items():
-        nudge = 1e-3 * torch.sign(sampler.uniform(num_envs, robot.nq)) if "perturbed" in name else 0.0
-        student.reset(everyone, truth.q + nudge, truth.qd)
-    forces = sampler.forces(100)
-    errors: dict[str, Any] = {name: {} for name in students}
-    for frame in range(1, 101):
-        force = forces.at(frame - 1, truth.q, truth.qd)
-        for backend in (truth, *students.values()):
-            backend.step(force)
-        if frame in (10, 50, 100):
-            for name, student in students.items():
-                error = state_error(robot, truth.q, student.q)["joints"]
-                errors[name][str(frame)] = {"mean": error.mean().item(), "median": error.median().item()}
-    return errors
+    def sample(generator: torch.Generator, size: int) -> dict[str, Tensor]:
+        return windows(data.train, model.frames, size, generator)
+
+    def validate() -> dict[str, float]:
+        return {"rollout": rollout_error(model, data.held)}
+
+    loop = Loop(model.module, sample, model.loss, validate, recipe, checkpoint, facts | {"network": network}, kind)
+    curve = loop.run()
+    learned = {"network": network, "recipe": loop.facts["recipe"], "curve": curve}
+    return model.tensors(), learned
 
 
-def table(errors: dict[str, Any]) -> str:
-    """Mean / median joint error as text."""
-    lines = [f"{'joint error, mean / median':28s}" + "".join(f"{frame:>15s} frames" for frame in ("10", "50", "100"))]
-    for name, by_frame in errors.items():
-        cells = "".join(f"{e['mean']:12.1e} /{e['median']:8.1e}" for e in by_frame.values())
-        lines.append(f"{name:28s}{cells}")
-    return "\n".join(lines)
+def rollout_error(
+    model: DynamicsModel, held: dict[str, Tensor], rollouts: int = ROLLOUTS, frames: int = ROLLOUT_FRAMES
+) -> float:
+    """Mean error of position, orientation and joints over held-back trajectories under their own forces."""
+    robot, rows = model.robot, slice(0, rollouts)
+    find = ContactFinder(robot, Kinematics(robot))
+    ground = held["ground_point"][rows], held["ground_normal"][rows]
+    motion = Motion(held["q"][rows, 0], held["qd"][rows, 0])
+    history = model.new_history(len(motion.q))
+    total, frames = 0.0, min(frames, held["force"].shape[1])
+    for frame in range(frames):
+        motion = model.predict(motion, held["force"][rows, frame], find(motion.q, *ground), history)
+        errors = state_error(robot, held["q"][rows, frame + 1], motion.q)
+        # A rollout that came apart counts as a large error, not as no number.
+        total += sum(torch.nan_to_num(e, nan=10.0).clamp(max=10.0).mean().item() for e in errors.values())
+    return total / frames
+
+
+def calibrate(model: DynamicsModel, data: Data, seed: int) -> tuple[dict[str, Tensor], dict[str, float]]:
+    """Trust in a model from its one-frame errors on held-back windows."""
+    robot, held = data.robot, data.held
+    frames = getattr(model, "frames", 1)
+    batch = windows(held, frames, min(TRUST_FRAMES, held["force"][..., 0].numel()), torch.Generator().manual_seed(seed))
+    find = ContactFinder(robot, Kinematics(robot))
+    ground = batch["ground_point"], batch["ground_normal"]
+    history = model.new_history(len(batch["q"]))
+    for frame in range(frames):
+        before = Motion(batch["q"][:, frame], batch["qd"][:, frame])
+        contacts = find(before.q, *ground)
+        after = model.predict(before, batch["force"][:, frame], contacts, history)
+    error = one_frame_error(robot, before, after, Motion(batch["q"][:, -1], batch["qd"][:, -1]))
+    held_frames = {"q": before.q, "qd": before.qd, "force": batch["force"][:, -1], "contacts": contacts}
+    return fit_trust(robot, data.train, held_frames, error, seed)
+
+
+def one_frame_error(robot: RobotModel, before: Motion, after: Motion, truth: Motion) -> Tensor:
+    """[N]: rms over the coordinates of the error of a frame, each over the rms of its change."""
+    parts = []
+    for name in ("q", "qd"):
+        off = getattr(after, name) - getattr(truth, name)
+        change = getattr(truth, name) - getattr(before, name)
+        parts.append(off / change.square().mean(0).sqrt().clamp(min=1e-9))
+    return torch.cat(parts, -1).square().mean(-1).sqrt()
+
+
+__all__ = ["KINDS", "Settings", "default_kind", "train"]

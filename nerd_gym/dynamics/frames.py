@@ -1,0 +1,130 @@
+"""The robot's own frame at every step: what a network sees and predicts does not change when the world is moved.
+
+A free base is its own frame. A robot with a fixed base has the frame of its first moving link, in which contacts and
+gravity are expressed; its joints are relative already. Velocities and changes "in the frame" are [N, nv] vectors in
+the order of qd: linear and angular velocity of the base in the frame's axes (free base only), then the joints.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..robots.kinematics import Kinematics, quat_to_matrix
+from ..robots.model import HINGE
+from .model import Motion
+
+
+class Frame(NamedTuple):
+    """Where N robots stand: column k of the rotation is the frame's axis k in the world."""
+
+    position: Tensor  # [N, 3]
+    rotation: Tensor  # [N, 3, 3]
+
+    def points(self, world: Tensor) -> Tensor:
+        """[N, K, 3] points of the world in the frame."""
+        return (world - self.position[:, None]) @ self.rotation
+
+    def vectors(self, world: Tensor) -> Tensor:
+        """[N, K, 3] directions of the world in the frame."""
+        return world @ self.rotation
+
+    def vector(self, world: Tensor) -> Tensor:
+        """[N, 3] directions of the world in the frame."""
+        return (world[:, None] @ self.rotation)[:, 0]
+
+
+class RobotFrames:
+    """Finds a robot's frame and expresses its motion in it."""
+
+    def __init__(self, kinematics: Kinematics, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32):
+        robot, m = kinematics.robot, kinematics.robot.mj_model
+        self.free = robot.free_base
+        self.link = kinematics.frame_of_body[int(m.jnt_bodyid[0])]
+        gravity = m.opt.gravity / max(float(np.linalg.norm(m.opt.gravity)), 1e-9)
+        self.gravity = torch.as_tensor(gravity, dtype=dtype, device=device)  # [3] unit vector, zero if there is none
+        hinge = m.jnt_type[m.njnt - robot.nj :] == HINGE
+        unlimited = hinge & ~np.isfinite(robot.joint_range).any(1)
+        self.unlimited = torch.as_tensor(unlimited, device=device)  # [nj] hinges that turn all the way round
+
+    def frame(self, poses: Tensor) -> Frame:
+        """From poses [N, F, 4, 4] of the robot's frames."""
+        pose = poses[:, self.link]
+        return Frame(pose[:, :3, 3], pose[:, :3, :3])
+
+    def gravity_in(self, frame: Frame) -> Tensor:
+        """[N, 3] direction of gravity in the frame."""
+        return torch.matmul(self.gravity, frame.rotation)
+
+    def velocity(self, frame: Frame, qd: Tensor) -> Tensor:
+        """[N, nv] in the frame."""
+        if not self.free:
+            return qd
+        return torch.cat([frame.vector(qd[:, :3]), qd[:, 3:]], 1)
+
+    def wrapped(self, joints: Tensor) -> Tensor:
+        """[N, nj] joint positions with the angles of unlimited hinges in [-pi, pi)."""
+        return torch.where(self.unlimited, wrap(joints), joints)
+
+    def relative_motion(self, now: Motion, after: Motion) -> tuple[Tensor, Tensor]:
+        """How position and velocity change from one state to the next, [N, nv] each, in the frame of the first.
+
+        A turn is a rotation vector. The later velocities are expressed in the frame of the first state too.
+        """
+        if not self.free:
+            return self.wrapped(after.q - now.q), after.qd - now.qd
+        rotation = quat_to_matrix(now.q[:, 3:7])
+        turn = quat_multiply(quat_conjugate(now.q[:, 3:7]), after.q[:, 3:7])
+        moved = ((after.q[:, :3] - now.q[:, :3])[:, None] @ rotation)[:, 0]
+        linear = ((after.qd[:, :3] - now.qd[:, :3])[:, None] @ rotation)[:, 0]
+        angular = (quat_to_matrix(turn) @ after.qd[:, 3:6, None])[..., 0] - now.qd[:, 3:6]
+        step = torch.cat([moved, quat_log(turn), self.wrapped(after.q[:, 7:] - now.q[:, 7:])], 1)
+        return step, torch.cat([linear, angular, after.qd[:, 6:] - now.qd[:, 6:]], 1)
+
+    def advance(self, now: Motion, step: Tensor, change: Tensor) -> Motion:
+        """The inverse of :meth:`relative_motion`."""
+        if not self.free:
+            return Motion(now.q + step, now.qd + change)
+        rotation = quat_to_matrix(now.q[:, 3:7])
+        turn = quat_exp(step[:, 3:6])
+        quat = torch.nn.functional.normalize(quat_multiply(now.q[:, 3:7], turn), dim=-1)
+        world = rotation @ torch.stack([step[:, :3], change[:, :3]], 2)  # [N, 3, 2]
+        angular = ((now.qd[:, 3:6] + change[:, 3:6])[:, None] @ quat_to_matrix(turn))[:, 0]
+        q = torch.cat([now.q[:, :3] + world[..., 0], quat, now.q[:, 7:] + step[:, 6:]], 1)
+        return Motion(q, torch.cat([now.qd[:, :3] + world[..., 1], angular, now.qd[:, 6:] + change[:, 6:]], 1))
+
+
+def wrap(angle: Tensor) -> Tensor:
+    """Into [-pi, pi)."""
+    return torch.remainder(angle + math.pi, 2 * math.pi) - math.pi
+
+
+def quat_conjugate(quat: Tensor) -> Tensor:
+    """[N, 4] -> [N, 4]."""
+    return torch.cat([quat[:, :1], -quat[:, 1:]], 1)
+
+
+def quat_multiply(a: Tensor, b: Tensor) -> Tensor:
+    """[N, 4] each, w first."""
+    w = a[:, :1] * b[:, :1] - (a[:, 1:] * b[:, 1:]).sum(1, keepdim=True)
+    v = a[:, :1] * b[:, 1:] + b[:, :1] * a[:, 1:] + torch.linalg.cross(a[:, 1:], b[:, 1:])
+    return torch.cat([w, v], 1)
+
+
+def quat_exp(turn: Tensor) -> Tensor:
+    """[N, 3] rotation vectors -> [N, 4]."""
+    angle = torch.linalg.vector_norm(turn, dim=1, keepdim=True)
+    # torch.sinc(x) is sin(pi x) / (pi x) and right at zero.
+    return torch.cat([torch.cos(angle / 2), 0.5 * torch.sinc(angle / (2 * math.pi)) * turn], 1)
+
+
+def quat_log(quat: Tensor) -> Tensor:
+    """[N, 4] unit quaternions -> [N, 3] the shorter rotation vectors."""
+    quat = torch.where(quat[:, :1] < 0, -quat, quat)
+    sine = torch.linalg.vector_norm(quat[:, 1:], dim=1, keepdim=True)
+    angle = 2 * torch.atan2(sine, quat[:, :1])
+    return quat[:, 1:] * torch.where(sine > 1e-7, angle / sine.clamp_min(1e-7), 2.0)

@@ -1,0 +1,95 @@
+"""The two networks inside a structured model, and how the fused kernel takes their weights.
+
+Both see what does not change when robot and ground are moved or turned together: a contact's depth, the velocity of
+its point along the ground's normal and its slip; a joint's angle and rate.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..robots.model import SLIDE, RobotModel
+
+
+class ContactLaw(nn.Module):
+    """Force of one contact from depth, velocity along the normal and slip; the same for every candidate.
+
+    Gated: whoever calls it counts it where the depth is positive. The push along the normal is a linear part and a
+    network. Friction is the push times a coefficient that saturates with slip, cap * z / (1 + z^p)^(1/p), z = grip *
+    slip: the network gives the push and the logarithms of grip and cap, so that friction always opposes slip; the
+    sharpness p of the bend is learned too.
+    """
+
+    inputs = 6
+
+    def __init__(
+        self, width: int = 32, depth: float = 0.05, speed: float = 2.0, slow: float = 0.05, force: float = 1e3
+    ):
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(6, width), nn.Linear(width, width), nn.Linear(width, 3)
+        self.straight = nn.Linear(6, 1)
+        nn.init.zeros_(self.last.weight)
+        nn.init.zeros_(self.last.bias)
+        nn.init.constant_(self.straight.weight, 0.1)
+        nn.init.zeros_(self.straight.bias)
+        self.bend = nn.Parameter(torch.zeros(1))  # p = 1 + exp(bend)
+        self.register_buffer("scales", torch.tensor([depth, speed, slow, force]))
+
+    def forward(self, depth: Tensor, along: Tensor, slip: Tensor) -> tuple[Tensor, Tensor]:
+        """[...] each -> push along the normal, and drag: friction per slip."""
+        deep, fast, slow, force = self.scales.unbind()
+        features = (
+            depth / deep,
+            torch.relu(-along) / fast,
+            torch.relu(along) / fast,
+            slip / fast,
+            slip / (slip + slow),
+            0.25 * torch.log1p(slip / slow),
+        )
+        x = torch.stack(features, -1)
+        hidden = nn.functional.silu(self.second(nn.functional.silu(self.first(x))))
+        size, grip, cap = self.last(hidden).unbind(-1)
+        push = force * torch.relu(self.straight(x)[..., 0] + size)
+        grip = torch.exp(grip) / slow
+        z, p = grip * slip, 1 + torch.exp(self.bend)
+        large = z.clamp(min=1.0)  # so that no power overflows
+        return push, push * torch.exp(cap) * grip / (large * (large**-p + (z / large) ** p) ** (1 / p))
+
+    def packed(self) -> Tensor:
+        """As the kernel reads it."""
+        sharpness = 1 + torch.exp(self.bend.detach())
+        return torch.cat([self.scales, sharpness, *map(_rows, (self.first, self.second, self.last, self.straight))])
+
+
+class TorqueLaw(nn.Module):
+    """Joint forces that neither the inertias nor the MJCF explain, from angles and rates."""
+
+    def __init__(self, robot: RobotModel, width: int = 32, rate: Tensor | None = None, force: Tensor | None = None):
+        super().__init__()
+        n = robot.nj
+        self.first, self.second, self.last = nn.Linear(3 * n, width), nn.Linear(width, width), nn.Linear(width, n)
+        nn.init.zeros_(self.last.weight)
+        nn.init.zeros_(self.last.bias)
+        self.register_buffer("rate", torch.ones(n) if rate is None else rate)
+        self.register_buffer("force", torch.ones(n) if force is None else force)
+        self.register_buffer("slide", torch.as_tensor(robot.mj_model.jnt_type[-n:] == SLIDE), persistent=False)
+        self.register_buffer("zero", torch.as_tensor(robot.mj_model.qpos0[robot.joint_q]), persistent=False)
+
+    def forward(self, q: Tensor, qd: Tensor) -> Tensor:
+        """[B, nj] each -> forces [B, nj]."""
+        angle = q - self.zero.to(q.dtype)
+        sine = torch.where(self.slide, angle, torch.sin(angle))
+        cosine = torch.where(self.slide, 0.0, torch.cos(angle))
+        x = torch.stack([sine, cosine, qd / self.rate], -1).flatten(1)
+        hidden = nn.functional.silu(self.second(nn.functional.silu(self.first(x))))
+        return self.force * self.last(hidden)
+
+    def packed(self) -> Tensor:
+        """As the kernel reads it."""
+        return torch.cat([self.rate, self.force, *map(_rows, (self.first, self.second, self.last))])
+
+
+def _rows(linear: nn.Linear) -> Tensor:
+    """Every row of a layer followed by its bias."""
+    return torch.cat([linear.weight, linear.bias[:, None]], 1).flatten().detach()

@@ -1,0 +1,92 @@
+"""What every learned model of a robot's dynamics offers, whatever is inside it.
+
+A model is made from a file (tensors and facts), moves a batch on by a frame, and keeps no state of its own: what it
+remembers of the past is a :class:`History` that its caller holds, one row per environment.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..robots.contacts import Contacts
+from ..robots.model import RobotModel
+from .checkpoint import load_model
+
+# kind -> (module, class), imported when a model of the kind is asked for.
+KINDS = {
+    "structured": ("structured", "StructuredModel"),
+    "mlp": ("mlp", "MlpModel"),
+    "transformer": ("transformer", "TransformerModel"),
+}
+
+
+class Motion(NamedTuple):
+    """A batch of states."""
+
+    q: Tensor  # [N, nq]
+    qd: Tensor  # [N, nv]
+
+
+class History(ABC):
+    """What a model remembers of each of N rows."""
+
+    @abstractmethod
+    def forget(self, mask: Tensor) -> None:
+        """Start the masked rows [N] anew; the others stay as they are to the bit."""
+
+    @abstractmethod
+    def snapshot(self) -> dict[str, Any]:
+        """A copy for :meth:`restore`."""
+
+    @abstractmethod
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Go back to a snapshot."""
+
+
+class DynamicsModel(ABC):
+    """A learned model of one robot with a given teacher, substituted for the solver."""
+
+    kind: ClassVar[str]
+
+    def __init__(
+        self,
+        robot: RobotModel,
+        tensors: dict[str, Tensor],
+        facts: dict[str, Any],
+        device: torch.device | str = "cpu",
+        threads: int | None = None,
+    ):
+        self.robot, self.facts, self.device, self.threads = robot, facts, torch.device(device), threads
+
+    def new_history(self, num_envs: int) -> History | None:
+        """A memory for so many rows; None for a model that needs the current state alone."""
+        return None
+
+    @abstractmethod
+    def predict(self, state: Motion, joint_force: Tensor, contacts: Contacts, history: History | None) -> Motion:
+        """The state a frame later: joint_force [N, nj] is held, contacts are those of the state."""
+
+    def close(self) -> None:
+        """Give back threads."""
+
+
+def kind_of(name: str) -> type[DynamicsModel]:
+    """The class of a kind of model."""
+    if name not in KINDS:
+        raise ValueError(f"unknown kind of model {name!r}; valid: {', '.join(KINDS)}")
+    module, cls = KINDS[name]
+    return getattr(import_module(f"{__package__}.{module}"), cls)
+
+
+def open_model(
+    path: str | Path, robot: RobotModel, device: torch.device | str = "cpu", threads: int | None = None
+) -> tuple[DynamicsModel, dict[str, Tensor]]:
+    """A model from its file, ready to predict, and all tensors of the file."""
+    tensors, facts = load_model(path, robot)
+    return kind_of(facts["kind"])(robot, tensors, facts, device, threads), tensors

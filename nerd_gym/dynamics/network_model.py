@@ -1,0 +1,164 @@
+"""What models around a network share: normalisation, training loss, and what is saved."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..robots.contacts import ContactFinder, Contacts
+from ..robots.kinematics import Kinematics
+from ..robots.model import RobotModel
+from .frames import RobotFrames
+from .model import DynamicsModel, Motion
+
+INPUT_LIMIT = 20.0  # standard deviations: a network is not asked about what lies further out
+GUARD = 1.5  # predictions stay within so many times the largest change seen in training
+HUBER = 1.0  # standard deviations: beyond that an impact counts linearly
+CHUNK = 65536  # transitions encoded at a time when the normaliser is fitted
+
+
+class Normaliser(nn.Module):
+    """Mean and spread of inputs and targets, and how large a target may be."""
+
+    def __init__(self, inputs: int, outputs: int):
+        super().__init__()
+        for name, size in (("input", inputs), ("output", outputs)):
+            self.register_buffer(f"{name}_mean", torch.zeros(size))
+            self.register_buffer(f"{name}_std", torch.ones(size))
+        self.register_buffer("output_limit", torch.full((outputs,), torch.inf))
+
+    def fit(self, inputs: Tensor, targets: Tensor) -> None:
+        """From rows of inputs [N, D] and targets [N, O]."""
+        for name, values in (("input", inputs), ("output", targets)):
+            values = values.double()
+            mean, std = values.mean(0), values.std(0)
+            # What never changes stays as it is: its spread is only rounding.
+            constant = std <= 1e-6 * values.abs().amax(0)
+            getattr(self, f"{name}_mean").copy_(mean)
+            getattr(self, f"{name}_std").copy_(torch.where(constant, 1.0, std))
+        self.output_limit.copy_(GUARD * targets.abs().amax(0))
+
+    def inputs(self, raw: Tensor) -> Tensor:
+        """Normalised [..., D], always finite."""
+        scaled = (raw - self.input_mean) / self.input_std
+        return torch.nan_to_num(scaled).clamp(-INPUT_LIMIT, INPUT_LIMIT)
+
+    def targets(self, raw: Tensor) -> Tensor:
+        """Normalised [..., O]."""
+        return (raw - self.output_mean) / self.output_std
+
+    def outputs(self, normalised: Tensor) -> Tensor:
+        """What a network's output [..., O] means, kept within what training has shown."""
+        raw = torch.addcmul(self.output_mean, normalised, self.output_std)
+        return torch.clamp(raw, -self.output_limit, self.output_limit)
+
+
+class NetworkModel(DynamicsModel):
+    """A network between encoded inputs and relative motion.
+
+    facts["network"] holds its sizes. Tensors named ``network.*`` and ``normaliser.*`` are loaded if there are any;
+    without them the weights are fresh, from torch's global generator.
+    """
+
+    default_network: ClassVar[dict[str, int]]
+    frames: ClassVar[int]  # frames of a training window
+
+    def __init__(
+        self,
+        robot: RobotModel,
+        tensors: dict[str, Tensor],
+        facts: dict[str, Any],
+        device: torch.device | str = "cpu",
+        threads: int | None = None,
+    ):
+        super().__init__(robot, tensors, facts, device, threads)
+        self.kinematics = Kinematics(robot, self.device)
+        self.find_contacts = ContactFinder(robot, self.kinematics)
+        self.robot_frames = RobotFrames(self.kinematics, self.device)
+        self._prepare()
+        inputs, outputs = self._sizes()
+        self.module = self._build(inputs, outputs, facts.get("network", self.default_network)).to(self.device)
+        self.normaliser = Normaliser(inputs, outputs).to(self.device)
+        for prefix, module in (("network.", self.module), ("normaliser.", self.normaliser)):
+            own = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+            if own:
+                module.load_state_dict(own)
+        self.normaliser.requires_grad_(False)
+        self._weight = self._output_weight().to(self.device)
+
+    # What a kind of model fills in.
+
+    def _prepare(self) -> None:
+        """Make what :meth:`_encode` needs."""
+
+    @abstractmethod
+    def _build(self, inputs: int, outputs: int, sizes: dict[str, int]) -> nn.Module:
+        """The network, [..., inputs] -> [..., outputs]."""
+
+    @abstractmethod
+    def _examples(self, now: Motion, after: Motion, force: Tensor, contacts: Contacts) -> tuple[Tensor, Tensor]:
+        """Raw inputs [N, D] and targets [N, 2 nv] of N transitions."""
+
+    def _output_weight(self) -> Tensor:
+        """[O] or a scalar: how much each target counts in the loss."""
+        return torch.ones(())
+
+    # Training.
+
+    def examples(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Raw inputs [B, T, D] and targets [B, T, O].
+
+        batch: q [B, T+1, nq], qd [B, T+1, nv], force [B, T, nj], ground_point and ground_normal [B, 3].
+        """
+        rows, frames = batch["force"].shape[:2]
+        q, qd = batch["q"], batch["qd"]
+        now = Motion(q[:, :-1].flatten(0, 1), qd[:, :-1].flatten(0, 1))
+        after = Motion(q[:, 1:].flatten(0, 1), qd[:, 1:].flatten(0, 1))
+        ground = [
+            batch[name][:, None].expand(rows, frames, 3).flatten(0, 1) for name in ("ground_point", "ground_normal")
+        ]
+        contacts = self.find_contacts(now.q, *ground)
+        inputs, targets = self._examples(now, after, batch["force"].flatten(0, 1), contacts)
+        return inputs.view(rows, frames, -1), targets.view(rows, frames, -1)
+
+    @torch.no_grad()
+    def fit_normaliser(self, batch: dict[str, Tensor]) -> None:
+        """From one big batch, once before training."""
+        size = max(1, CHUNK // batch["force"].shape[1])
+        parts = [
+            self.examples({name: value[start : start + size] for name, value in batch.items()})
+            for start in range(0, len(batch["q"]), size)
+        ]
+        inputs, targets = (torch.cat(part).flatten(0, 1) for part in zip(*parts, strict=True))
+        self.normaliser.fit(inputs, targets)
+
+    def loss(self, batch: dict[str, Tensor]) -> Tensor:
+        """Mean Huber loss of the normalised targets, every frame of the window counting alike."""
+        with torch.no_grad():
+            inputs, targets = self.examples(batch)
+            inputs, targets = self.normaliser.inputs(inputs), self.normaliser.targets(targets)
+        error = F.huber_loss(self.module(inputs), targets, reduction="none", delta=HUBER)
+        return 2 * (error * self._weight).mean()  # the mean squared error while errors are small
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What to save."""
+        parts = (("network.", self.module), ("normaliser.", self.normaliser))
+        return {
+            prefix + name: value.detach().clone()
+            for prefix, module in parts
+            for name, value in module.state_dict().items()
+        }
+
+    def _sizes(self) -> tuple[int, int]:
+        """How many inputs and outputs there are, by trying."""
+        q = torch.as_tensor(self.robot.mj_model.qpos0, dtype=torch.float32, device=self.device)[None]
+        qd = torch.zeros(1, self.robot.nv, device=self.device)
+        force = torch.zeros(1, self.robot.nj, device=self.device)
+        up = torch.tensor([[0.0, 0.0, 1.0]], device=self.device)
+        contacts = self.find_contacts(q, torch.zeros_like(up), up)
+        inputs, targets = self._examples(Motion(q, qd), Motion(q, qd), force, contacts)
+        return inputs.shape[1], targets.shape[1]

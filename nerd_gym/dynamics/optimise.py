@@ -1,0 +1,248 @@
+"""One training loop for every network here: SOAP or AdamW, warm-up and cosine, EMA, an L-BFGS polish.
+
+It validates by rollouts and keeps the best weights, writes TensorBoard curves and checkpoints, and goes on from a
+checkpoint as if it had never stopped: one seed, one result. Under ``torchrun`` every process draws its own batches
+and gradients are averaged.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, distributed, nn
+
+from ..files import whole
+from ..optional import require
+from ..progress import progress
+
+OPTIMISERS = ("soap", "adamw")
+Batch = Any
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train."""
+
+    steps: int = 2000
+    batch: int = 1024
+    optimiser: str = "soap"
+    lr: float = 3e-3
+    weight_decay: float = 0.0
+    warmup: int = 200
+    clip: float = 1.0
+    ema: float = 0.998  # of the weights that are validated and kept
+    polish: int = 0  # iterations of L-BFGS on one large batch at the end
+    polish_batch: int = 8192
+    validate: int = 10  # how often on the way
+    seed: int = 0
+
+    def __post_init__(self):
+        if self.optimiser not in OPTIMISERS:
+            raise ValueError(f"unknown optimiser {self.optimiser!r}; valid: {', '.join(OPTIMISERS)}")
+        for name in ("steps", "batch", "validate"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+
+    def rate(self, step: int) -> float:
+        """The learning rate at a step: a linear rise, then a cosine to zero."""
+        return self.lr * min(1.0, (step + 1) / self.warmup) * 0.5 * (1 + math.cos(math.pi * step / self.steps))
+
+
+def make_optimiser(module: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    """The optimiser of a recipe; SOAP comes from the package pytorch_optimizer."""
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    if recipe.optimiser == "adamw":
+        return torch.optim.AdamW(parameters, lr=recipe.lr, weight_decay=recipe.weight_decay)
+    soap = require("pytorch_optimizer", extra="train").SOAP
+    betas = (0.95, 0.95)
+    return soap(parameters, recipe.lr, betas, weight_decay=recipe.weight_decay, precondition_frequency=10)
+
+
+@contextmanager
+def processes() -> Iterator[tuple[int, int]]:
+    """Rank and number of the processes that train together, as torchrun tells; (0, 1) without it."""
+    if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+        yield 0, 1
+        return
+    distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    try:
+        yield distributed.get_rank(), distributed.get_world_size()
+    finally:
+        distributed.destroy_process_group()
+
+
+class Loop:
+    """Trains a module on what `sample(generator, size)` gives and `loss(batch)` judges.
+
+    `validate()` is called with the averaged weights in place and gives an error by name, of which the first decides
+    which weights are kept.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        sample: Callable[[torch.Generator, int], Batch],
+        loss: Callable[[Batch], Tensor],
+        validate: Callable[[], dict[str, float]],
+        recipe: Recipe,
+        checkpoint: Path,
+        facts: dict[str, Any],
+        name: str = "train",
+    ):
+        self.module, self.sample, self.loss, self.validate = module, sample, loss, validate
+        self.recipe, self.checkpoint, self.name = recipe, checkpoint, name
+        self.facts = facts | {"recipe": asdict(recipe)}
+        self.step, self.best, self.curve = 0, math.inf, []
+        self.optimiser = make_optimiser(module, recipe)
+        self.average = {key: value.detach().clone() for key, value in module.state_dict().items()}
+        self.best_weights = {key: value.clone() for key, value in self.average.items()}
+
+    def run(self) -> list[dict[str, float]]:
+        """Train to the end, load the best weights into the module and return the curve of validations."""
+        with processes() as (rank, world):
+            recipe = self.recipe
+            self._resume()
+            writer = self._writer() if rank == 0 else None
+            every = max(1, recipe.steps // recipe.validate)
+            with progress(total=recipe.steps, initial=self.step, desc=self.name, unit="step", disable=rank > 0) as bar:
+                while self.step < recipe.steps:
+                    value = self._train_step(rank, world)
+                    self.step += 1
+                    bar.update()
+                    if self.step % every == 0 or self.step == recipe.steps:
+                        errors = self._validate(world)
+                        bar.set_postfix({"loss": f"{value:.3g}"} | {k: f"{v:.3g}" for k, v in errors.items()})
+                        if writer is not None:
+                            for key, number in ({"loss": value, "rate": recipe.rate(self.step - 1)} | errors).items():
+                                writer.add_scalar(key, number, self.step)
+                        self._save(rank)
+            if recipe.polish:
+                self._polish(rank, world)
+            self.module.load_state_dict(self.best_weights)
+            if writer is not None:
+                writer.close()
+            if rank == 0:
+                self.checkpoint.unlink(missing_ok=True)
+        return self.curve
+
+    def _train_step(self, rank: int, world: int) -> float:
+        recipe = self.recipe
+        for group in self.optimiser.param_groups:
+            group["lr"] = recipe.rate(self.step)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss = self.loss(self.sample(self._generator(rank), recipe.batch))
+        loss.backward()
+        average_gradients(self.module, world)
+        norm = nn.utils.clip_grad_norm_(self.module.parameters(), recipe.clip)
+        if bool(norm.isfinite()):  # a batch that overflows is left out, and every process sees the same norm
+            self.optimiser.step()
+        decay = min(recipe.ema, (1 + self.step) / (10 + self.step))
+        with torch.no_grad():
+            for key, value in self.module.state_dict().items():
+                if value.is_floating_point():
+                    self.average[key].lerp_(value, 1 - decay)
+        return loss.item()
+
+    def _validate(self, world: int) -> dict[str, float]:
+        """Errors of the averaged weights; the best so far are kept."""
+        weights = {key: value.clone() for key, value in self.module.state_dict().items()}
+        self.module.load_state_dict(self.average)
+        with torch.no_grad():
+            errors = self.validate()
+        first = next(iter(errors.values()))
+        self.curve.append({"step": float(self.step)} | errors)
+        if first < self.best:
+            self.best, self.best_weights = first, {key: value.clone() for key, value in self.average.items()}
+        self.module.load_state_dict(weights)
+        return errors
+
+    def _polish(self, rank: int, world: int) -> None:
+        """L-BFGS from the best weights on one large batch; what it finds is kept if it rolls out better."""
+        recipe = self.recipe
+        self.module.load_state_dict(self.best_weights)
+        batch = self.sample(self._generator(rank), recipe.polish_batch)
+        optimiser = torch.optim.LBFGS(
+            self.module.parameters(), max_iter=1, history_size=50, line_search_fn="strong_wolfe"
+        )
+
+        def closure() -> Tensor:
+            optimiser.zero_grad()
+            loss = self.loss(batch)
+            loss.backward()
+            average_gradients(self.module, world)
+            return loss
+
+        with progress(range(recipe.polish), desc="polish", unit="step") as bar:
+            for _ in bar:
+                value = float(optimiser.step(closure))
+                bar.set_postfix(loss=f"{value:.3g}")
+        self.average = {key: value.detach().clone() for key, value in self.module.state_dict().items()}
+        self.step += recipe.polish
+        self._validate(world)
+
+    def _writer(self):
+        """TensorBoard's, if it is installed."""
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            return None
+        return SummaryWriter(str(self.checkpoint.parent / "runs" / self.checkpoint.stem), purge_step=self.step)
+
+    def _generator(self, rank: int) -> torch.Generator:
+        """Draws that depend on seed, step and process alone, so that a resumed run draws the same."""
+        return torch.Generator().manual_seed((self.recipe.seed << 40) + (rank << 32) + self.step)
+
+    def _save(self, rank: int) -> None:
+        if rank > 0:
+            return
+        state = {
+            "facts": self.facts,
+            "step": self.step,
+            "best": self.best,
+            "curve": self.curve,
+            "module": self.module.state_dict(),
+            "average": self.average,
+            "best_weights": self.best_weights,
+            "optimiser": self.optimiser.state_dict(),
+        }
+        with whole(self.checkpoint) as part:
+            torch.save(state, part)
+
+    def _resume(self) -> None:
+        path = self.checkpoint
+        if not path.exists():
+            return
+        try:
+            state = torch.load(path, weights_only=True)
+        except Exception as error:
+            raise ValueError(
+                f"{path} is not a checkpoint of this program ({error}); remove it to start anew"
+            ) from error
+        for key, value in self.facts.items():
+            if state["facts"].get(key) != value:
+                raise ValueError(
+                    f"{path} is a checkpoint of a training with {key} = {state['facts'].get(key)!r}, not {value!r}; "
+                    "finish that one with its own command, or remove the file"
+                )
+        self.step, self.best, self.curve = state["step"], state["best"], state["curve"]
+        self.module.load_state_dict(state["module"])
+        self.average, self.best_weights = state["average"], state["best_weights"]
+        self.optimiser.load_state_dict(state["optimiser"])
+
+
+def average_gradients(module: nn.Module, world: int) -> None:
+    """The mean of the gradients over all processes."""
+    if world == 1:
+        return
+    gradients = [p.grad for p in module.parameters() if p.grad is not None]
+    flat = torch.cat([g.flatten() for g in gradients])
+    distributed.all_reduce(flat)
+    for g, part in zip(gradients, (flat / world).split([g.numel() for g in gradients]), strict=True):
+        g.copy_(part.view_as(g))

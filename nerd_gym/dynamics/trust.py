@@ -1,0 +1,167 @@
+"""How far a learned model may be believed at a state: 0 to 1, always on.
+
+Two parts, both learned from trajectories that the model did not see. A small network expects the logarithm of the
+model's one-frame error from state, force and contacts; its place among the expectations of the held-back frames is the
+trust: 0.9 says that the model errs more on 90 % of them. And a box around the training data: outside it nothing is
+known, so that trust falls to 0 within half the box's width beyond its edge.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..robots.contacts import Contacts
+from ..robots.model import HINGE, RobotModel
+
+WIDTH = 32
+BEYOND = 0.5  # of the box, where trust ends
+HEALTHY = 5.0  # times the box, where a row is given up
+LEVELS = 201  # quantiles of the calibration
+
+
+class TrustNetwork(nn.Module):
+    """Features of a frame -> expected log10 of the error."""
+
+    def __init__(self, inputs: int):
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(inputs, WIDTH), nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[N, inputs] -> [N]."""
+        hidden = nn.functional.silu(self.second(nn.functional.silu(self.first(x))))
+        return self.last(hidden)[:, 0]
+
+
+class Trust:
+    """Calibrated trust in a model, from the tensors named ``trust.*`` in its file; without them it is 1 everywhere."""
+
+    def __init__(self, robot: RobotModel, tensors: dict[str, Tensor], device: torch.device | str = "cpu"):
+        own = {k.removeprefix("trust."): v.to(device) for k, v in tensors.items() if k.startswith("trust.")}
+        self.features = TrustFeatures(robot, device)
+        self._robot, self._known, self._device = robot, bool(own), device
+        if not own:
+            return
+        self._q_range, self._qd_range, self._force_range, self._levels = (
+            own.pop(k) for k in ("q_range", "qd_range", "force_range", "levels")
+        )
+        mean, std = own.pop("mean"), own.pop("std")
+        network = TrustNetwork(len(mean))
+        network.load_state_dict(own)
+        # Normalising is folded into the first layer: one product less on every step.
+        with torch.no_grad():
+            weight = network.first.weight / std
+            bias = network.first.bias - weight @ mean
+        others = ((layer.weight.detach(), layer.bias.detach()) for layer in (network.second, network.last))
+        self._layers = tuple((w.T.contiguous().to(device), b.to(device)) for w, b in ((weight, bias), *others))
+
+    def __call__(self, q: Tensor, qd: Tensor, force: Tensor, contacts: Contacts) -> Tensor:
+        """[N]: trust in the frame that starts at a state under joint forces [N, nj]."""
+        if not self._known:
+            return torch.ones(len(q), device=q.device)
+        x = self.features(q, qd, force, contacts)
+        (w1, b1), (w2, b2), (w3, b3) = self._layers
+        silu = nn.functional.silu
+        expected = torch.addmm(b3, silu(torch.addmm(b2, silu(torch.addmm(b1, x, w1)), w2)), w3)[:, 0]
+        place = torch.bucketize(expected, self._levels).float() / LEVELS
+        return (1 - place) * self.inside(q, qd, force)
+
+    def inside(self, q: Tensor, qd: Tensor, force: Tensor) -> Tensor:
+        """[N]: 1 in the box of the training data, 0 where it is left far behind."""
+        ratios = [(qd.abs() / self._qd_range).amax(-1), (force.abs() / self._force_range).amax(-1)]
+        ratios.append((q.abs() / self._q_range).amax(-1))
+        worst = torch.stack(ratios).amax(0)
+        return torch.nan_to_num(1 - (worst - 1) / BEYOND, nan=0.0).clamp(0.0, 1.0)
+
+    def healthy_range(self) -> tuple[Tensor | float, Tensor | float]:
+        """Limits of |q| [nq] and |qd| [nv] beyond which a row is given up: a multiple of the training range."""
+        from ..backends.base import Q_LIMIT, QD_LIMIT
+
+        if not self._known:
+            return Q_LIMIT, QD_LIMIT
+        return (HEALTHY * self._q_range).clamp(max=Q_LIMIT), (HEALTHY * self._qd_range).clamp(max=QD_LIMIT)
+
+
+class TrustFeatures:
+    """What the network sees: sines, cosines and magnitudes of the state and the force, and the nearest contacts."""
+
+    def __init__(self, robot: RobotModel, device: torch.device | str = "cpu"):
+        self._joint_q, self._ground = robot.joint_q, robot.ground is not None
+        hinge = robot.mj_model.jnt_type[-robot.nj :] == HINGE
+        self._hinge = torch.as_tensor(hinge, device=device)
+        limit = np.where(robot.force_limit > 0, robot.force_limit, 1.0)
+        self._scale = torch.as_tensor(limit, dtype=torch.float32, device=device)
+
+    def __call__(self, q: Tensor, qd: Tensor, force: Tensor, contacts: Contacts) -> Tensor:
+        """[N, inputs]."""
+        joints = q[:, self._joint_q]
+        sine = torch.where(self._hinge, torch.sin(joints), joints)
+        size = torch.log(qd.abs() + 1e-2)
+        parts = [sine, torch.cos(joints), qd, size, size.amax(-1, keepdim=True), force / self._scale]
+        if self._ground:
+            near = contacts.distance
+            parts += [near.clamp(-0.02, 0.02) * 50, near.clamp(-0.2, 0.2) * 5]
+        return torch.cat(parts, -1)
+
+
+def fit_trust(
+    robot: RobotModel,
+    train: dict[str, Tensor],
+    held: dict[str, Any],
+    error: Tensor,
+    seed: int = 0,
+    steps: int = 1500,
+) -> tuple[dict[str, Tensor], dict[str, float]]:
+    """Tensors of the trust and how well it ranks the errors of frames that neither model nor trust has seen.
+
+    train: q, qd, force of the training data, for the box. held: q, qd, force [M, ...] and contacts of held-back
+    frames; error [M]: the model's one-frame error there. Three quarters of them calibrate, the rest judge.
+    """
+    features = TrustFeatures(robot)(held["q"], held["qd"], held["force"], held["contacts"])
+    target = torch.log10(error.clamp(min=1e-9))
+    cut = 3 * len(target) // 4
+    mean, std = features[:cut].mean(0), features[:cut].std(0).clamp(min=1e-6)
+    x = (features - mean) / std
+    generator = torch.Generator().manual_seed(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = TrustNetwork(x.shape[1])
+    with torch.no_grad():
+        network.last.bias.fill_(target[:cut].mean())
+    optimiser = torch.optim.AdamW(network.parameters(), lr=3e-3, weight_decay=1e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+    for _ in range(steps):
+        rows = torch.randint(cut, (1024,), generator=generator)
+        loss = nn.functional.smooth_l1_loss(network(x[rows]), target[rows], beta=0.3)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+    with torch.no_grad():
+        expected = network(x)
+    levels = torch.quantile(expected[:cut], torch.linspace(0, 1, LEVELS))
+    hinge = torch.ones(robot.nq, dtype=torch.bool)
+    hinge[robot.joint_q] = torch.as_tensor(robot.mj_model.jnt_type[-robot.nj :] == HINGE)
+    unlimited = hinge.clone()
+    if robot.free_base:
+        unlimited[:7] = True  # a base may walk anywhere
+    q_range = torch.where(unlimited, torch.inf, train["q"].abs().flatten(0, -2).amax(0))
+    tensors = {f"trust.{key}": value for key, value in network.state_dict().items()}
+    tensors |= {
+        "trust.q_range": q_range,
+        "trust.qd_range": train["qd"].abs().flatten(0, -2).amax(0),
+        "trust.force_range": train["force"].abs().flatten(0, -2).amax(0).clamp(min=1e-6),
+        "trust.levels": levels,
+        "trust.mean": mean,
+        "trust.std": std,
+    }
+    return tensors, {"rank_correlation": rank_correlation(expected[cut:], target[cut:])}
+
+
+def rank_correlation(a: Tensor, b: Tensor) -> float:
+    """Spearman's, of [M] and [M]."""
+    ranks = [x.argsort().argsort().double() for x in (a, b)]
+    return float(torch.corrcoef(torch.stack(ranks))[0, 1])
