@@ -210,6 +210,41 @@ class Train:
         print(f"written: {out}; measure it with nerd-gym evaluate {self.robot} --model {out}")
 
 
+@dataclass
+class Evaluate:
+    """Roll learned models out against their teacher, beside the teacher's own error: a table, plot, film, json."""
+
+    robot: tyro.conf.Positional[str]
+    """A packaged robot or the path of an MJCF."""
+    model: tuple[Path, ...] = ()
+    """Models to evaluate; by default the packaged one."""
+    teacher: str = "warp"
+    """The backend that is taken for the truth."""
+    rollouts: int = 2048
+    """Rollouts per scenario."""
+    seed: int = 500
+    """Seed of starts and actions."""
+    scenario: str | None = None
+    """Only scenarios with this text in their name."""
+    out: Path | None = None
+    """Folder for evaluation.json, .png and .mp4; by default out/evaluate/ROBOT."""
+    video: bool = True
+    """Whether to film."""
+
+    def run(self) -> None:
+        from .dynamics.checkpoint import load_model
+        from .dynamics.evaluate import run_evaluation
+
+        robot = _robot(self.robot)
+        models: dict[str, Path | None] = {path.stem: path for path in self.model}
+        for path in self.model:
+            load_model(path, robot)  # refuse a wrong one before anything is computed
+        out = self.out or Path("out/evaluate") / robot.name
+        run_evaluation(
+            robot, models or {"neural": None}, out, self.teacher, self.rollouts, self.seed, self.scenario, self.video
+        )
+
+
 def _robot(text: str):
     from .robots.model import RobotModel
 
@@ -237,7 +272,7 @@ def _key_value(text: str) -> tuple[str, object]:
 def main(args: list[str] | None = None) -> int:
     """Entry point. Wrong input ends with one line on stderr and exit code 2."""
     command = tyro.extras.subcommand_cli_from_dict(
-        {"list": List, "play": Play, "bench": Bench, "demo": Demo, "generate": Generate, "train": Train},
+        {c.__name__.lower(): c for c in (List, Play, Bench, Demo, Generate, Train, Evaluate)},
         prog="nerd-gym",
         description="Gymnasium environments with swappable physics.",
         args=args,

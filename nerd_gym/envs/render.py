@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 640, 480
 GHOST_COLOUR = (0.95, 0.5, 0.1)
+TEACHER_COLOUR = (0.15, 0.4, 0.85)
 FLOOR = "nerd_gym_floor"
 
 
@@ -35,8 +36,17 @@ class Renderer:
         self._camera.azimuth, self._camera.elevation = 110.0, -16.0
         self._place_camera()
 
-    def frame(self, env: NerdVectorEnv, row: int = 0, ghost_q: np.ndarray | None = None) -> np.ndarray:
-        """Row `row` of an environment as uint8 [height, width, 3]; `ghost_q` [nq] is drawn over it in orange."""
+    def frame(
+        self,
+        env: NerdVectorEnv,
+        row: int = 0,
+        ghost_q: np.ndarray | None = None,
+        colour: tuple[float, float, float] | None = None,
+    ) -> np.ndarray:
+        """Row `row` of an environment as uint8 [height, width, 3], all in one colour if one is given.
+
+        `ghost_q` [nq] is drawn over it in orange.
+        """
         self._take(env, row)
         if self._gl is None:
             try:
@@ -47,6 +57,8 @@ class Renderer:
                     "(Debian: libegl1) and set MUJOCO_GL=egl before mujoco is imported."
                 ) from error
         self._gl.update_scene(self._data, self._camera)
+        if colour is not None:
+            self._paint(0, (*colour, 1.0))
         if ghost_q is not None:
             self._add_ghost(ghost_q)
         return self._gl.render()
@@ -112,9 +124,14 @@ class Renderer:
             int(mujoco.mjtCatBit.mjCAT_DYNAMIC),
             scene,
         )
-        for geom in scene.geoms[first : scene.ngeom]:
-            geom.matid = -1
-            geom.rgba[:] = (*GHOST_COLOUR, 0.55)
+        self._paint(first, (*GHOST_COLOUR, 0.55))
+
+    def _paint(self, first: int, rgba: tuple[float, ...]) -> None:
+        """The robot's geoms of the scene, from number `first` on, in one colour."""
+        for geom in self._gl.scene.geoms[first : self._gl.scene.ngeom]:
+            if geom.category == mujoco.mjtCatBit.mjCAT_DYNAMIC:
+                geom.matid = -1
+                geom.rgba[:] = rgba
 
 
 def build_scene(robot: RobotModel, width: int, height: int) -> mujoco.MjModel:

@@ -16,7 +16,7 @@ from .vector import RENDER_MODES, NerdVectorEnv
 class NerdEnv(gymnasium.Env, EzPickle):
     """One robot. The arguments are :class:`NerdVectorEnv`'s; the horizon is gymnasium.make's TimeLimit.
 
-    ``info`` holds ``reward_terms``, a dict of numbers, and ``diverged``.
+    ``info`` holds ``reward_terms``, a dict of numbers, ``diverged`` and what the backend adds.
     """
 
     metadata = {"render_modes": list(RENDER_MODES), "render_fps": 60}
@@ -57,7 +57,8 @@ class NerdEnv(gymnasium.Env, EzPickle):
         if self.render_mode == "human":
             self.render()
         terms = dict(zip(self.batch.reward_terms, info["reward_terms"].squeeze(0).tolist(), strict=True))
-        info = {"reward_terms": terms, "diverged": info["diverged"].item()}
+        rest = {key: value.item() for key, value in info.items() if key != "reward_terms"}
+        info = {"reward_terms": terms, **rest}
         return _first(obs), reward.item(), terminated.item(), truncated.item(), info
 
     def render(self) -> np.ndarray | None:

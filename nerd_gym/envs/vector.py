@@ -38,8 +38,9 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         options: options of the task (its config's fields) and of the backend (its ``options``).
 
     ``info`` of a step holds ``reward_terms`` [N, K], whose columns ``env.reward_terms`` names (TorchRL takes no
-    dict there), ``diverged`` [N], and with SAME_STEP ``final_obs`` and ``final_info`` with their masks
-    ``_final_obs`` and ``_final_info``: what the step led to before the rows of the mask were reset.
+    dict there), ``diverged`` [N], what the backend adds (``model_trust`` [N] of a learned one), and with SAME_STEP
+    ``final_obs`` and ``final_info`` with their masks ``_final_obs`` and ``_final_info``: what the step led to before
+    the rows of the mask were reset.
     """
 
     def __init__(
@@ -141,7 +142,7 @@ class NerdVectorEnv(VectorEnv, EzPickle):
             terms = torch.where(diverged[:, None], 0.0, terms)
             terminated = terminated & ~diverged
         obs = task.observe(state)
-        info: dict[str, Any] = {"reward_terms": terms, "diverged": diverged}
+        info: dict[str, Any] = {"reward_terms": terms, "diverged": diverged, **backend.info()}
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
             done = terminated | truncated
             final = {"diverged": diverged.clone(), "steps": self._steps.clone()}

@@ -1,0 +1,372 @@
+"""Rollouts of learned models against their teacher, beside the teacher's own error: a table, a plot, a film, json.
+
+Every student starts where the teacher starts and is given the same actions. The yardsticks are the teacher itself
+with half and with twice its substeps, with its start off by 1e-3, and with its start off by one rounding error: no
+model can be told from the teacher more finely than that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..backends import make_backend
+from ..backends.base import Backend
+from ..files import whole
+from ..progress import progress
+from ..registration import ENVS
+from ..robots.model import HINGE, RobotModel
+from .sampling import Sampler, ranges_for
+
+ROUNDING = 2.0**-24
+UNITS = {"position": "m", "orientation": "rad", "slides": "m", "hinges": "rad", "end_effector": "m"}
+AT = (10, 50, 100, 1000)  # frames that the table shows
+YARDSTICKS = ("half the substeps", "twice the substeps", "start off by 1e-3", "start off by rounding")
+RANDOM_GROUNDS = 20
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Starts and pushes: of a task, or at random for a robot without one."""
+
+    name: str
+    frames: int
+    random: bool  # random actions, drawn anew each step; otherwise none
+    env_id: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def scenarios(robot: RobotModel) -> list[Scenario]:
+    """What a robot is evaluated on."""
+    env_id = next((name for name, spec in ENVS.items() if spec.task_class().robot_name == robot.name), None)
+    if env_id is None or robot.hash != RobotModel.named(robot.name).hash:
+        return [Scenario("passive", 1000, False), Scenario("random forces", 1000, True)]
+    if robot.name == "pendulum_contact":
+        grounds: list[tuple[str, Any]] = [(f"ground {k}", k) for k in range(7)]
+        grounds += [(f"random ground {k}", plane) for k, plane in enumerate(random_grounds(RANDOM_GROUNDS))]
+        passive = [Scenario(f"passive, {name}", 100, False, env_id, {"ground": plane}) for name, plane in grounds]
+        return [*passive, Scenario("random actions, any ground", 1000, True, env_id, {"ground": "random"})]
+    if robot.name == "franka":
+        random = [
+            Scenario(f"random actions, {control} control", 1000, True, env_id, {"control": control})
+            for control in ("position", "torque")
+        ]
+        return [Scenario("passive", 1000, False, env_id, {"control": "torque"}), *random]
+    return [Scenario("passive", 1000, False, env_id), Scenario("random actions", 1000, True, env_id)]
+
+
+def random_grounds(count: int, seed: int = 500) -> list[tuple[list[float], list[float]]]:
+    """Planes in any direction, 1 to 2.8 m from the pendulum's first hinge: (point, normal) each."""
+    from ..envs.pendulum_contact import BASE
+
+    generator = np.random.default_rng(seed)
+    planes = []
+    for _ in range(count):
+        normal = generator.normal(size=3) * np.array([1.0, 0.5, 1.0])
+        normal /= np.linalg.norm(normal)
+        point = np.array(BASE) - normal * generator.uniform(1.0, 2.8)
+        planes.append((point.tolist(), normal.tolist()))
+    return planes
+
+
+def joint_errors(robot: RobotModel, truth: Backend, student: Backend) -> dict[str, Tensor]:
+    """Errors [N] of base position and orientation, slides, hinges (means of absolute differences), end effector."""
+    errors: dict[str, Tensor] = {}
+    a, b = truth.q, student.q
+    if robot.free_base:
+        errors["position"] = (a[:, :3] - b[:, :3]).norm(dim=-1)
+        # 2 asin |vec| of the difference: exact for small turns, where acos of the scalar part is not.
+        vector = a[:, 3:4] * b[:, 4:7] - b[:, 3:4] * a[:, 4:7] + torch.linalg.cross(a[:, 4:7], b[:, 4:7])
+        errors["orientation"] = 2 * torch.asin(vector.norm(dim=-1).clamp(max=1))
+    hinge = torch.as_tensor(robot.mj_model.jnt_type[-robot.nj :] == HINGE, device=a.device)
+    off = a[:, robot.joint_q] - b[:, robot.joint_q]
+    wrapped = (torch.remainder(off + torch.pi, 2 * torch.pi) - torch.pi).abs()
+    if bool((~hinge).any()):
+        errors["slides"] = off[:, ~hinge].abs().mean(-1)
+    if bool(hinge.any()):
+        errors["hinges"] = wrapped[:, hinge].mean(-1)
+    sites = [robot.mj_model.site(k).name for k in range(robot.mj_model.nsite)]
+    if "end_effector" in sites:
+        errors["end_effector"] = (truth.site("end_effector") - student.site("end_effector")).norm(dim=-1)
+    return errors
+
+
+class Rollouts:
+    """A teacher and its students side by side through a scenario."""
+
+    def __init__(
+        self,
+        robot: RobotModel,
+        scenario: Scenario,
+        models: dict[str, Path | None],
+        teacher: str,
+        rollouts: int,
+        seed: int,
+    ):
+        self.robot, self.scenario, self.n, self.seed = robot, scenario, rollouts, seed
+        few = {"substeps": max(1, robot.substeps // 2)}
+        students: dict[str, tuple[str, dict[str, Any]]] = {}
+        for name, path in models.items():
+            students[name] = ("neural", {"teacher": teacher} if path is None else {"model": path})
+        for name, options in zip(YARDSTICKS, (few, {"substeps": 2 * robot.substeps}, {}, {}), strict=True):
+            students[name] = (teacher, options)
+        self.truth = self._make(teacher, {})
+        self.students = {name: self._make(backend, options) for name, (backend, options) in students.items()}
+        self._start()
+
+    def _make(self, backend: str, options: dict[str, Any]):
+        """An environment, or the bare backend of a robot without a task."""
+        if self.scenario.env_id is None:
+            return make_backend(backend, self.robot, self.n, **options)
+        import gymnasium
+
+        return gymnasium.make_vec(
+            self.scenario.env_id,
+            num_envs=self.n,
+            backend=backend,
+            array="torch",
+            autoreset_mode="Disabled",
+            max_episode_steps=None,
+            **self.scenario.options,
+            **options,
+        ).unwrapped
+
+    def _start(self) -> None:
+        self._random = torch.Generator().manual_seed(self.seed)
+        truth = backend_of(self.truth)
+        if self.scenario.env_id is None:
+            sampler = Sampler(truth, ranges_for(self.robot, "wide"), self.seed, 0)
+            sampler.start()
+        everyone = torch.ones(self.n, dtype=torch.bool, device=truth.device)
+        for item in (self.truth, *self.students.values()):
+            if self.scenario.env_id is not None:
+                item.reset(seed=self.seed)
+        nudge = torch.sign(torch.rand(self.n, self.robot.nj, generator=self._random) - 0.5).to(truth.device)
+        for name, item in self.students.items():
+            q = truth.q.clone()
+            joints = q[:, self.robot.joint_q]
+            if name == "start off by 1e-3":
+                joints += 1e-3 * nudge
+            if name == "start off by rounding":
+                joints *= 1 + 2 * ROUNDING * nudge
+            backend_of(item).reset(everyone, q, truth.qd, (truth.ground_point, truth.ground_normal))
+
+    def run(self) -> Iterator[tuple[int, dict[str, dict[str, Tensor]], dict[str, Tensor]]]:
+        """Frame by frame: its number, errors by student and measure [N], and which rows of whom came apart."""
+        frame, per_step = 0, 1 if self.scenario.env_id is None else self.truth.task.frames
+        while frame < self.scenario.frames:
+            self._step()
+            frame += per_step
+            errors = {
+                name: joint_errors(self.robot, backend_of(self.truth), backend_of(item))
+                for name, item in self.students.items()
+            }
+            yield frame, errors, {name: ~backend_of(item).healthy for name, item in self.students.items()}
+
+    def _step(self) -> None:
+        if self.scenario.env_id is None:
+            limit = torch.as_tensor(self.robot.force_limit, dtype=torch.float32)
+            size = (self.n, self.robot.nj)
+        else:
+            size = self.truth.action_space.shape
+        push = 2 * torch.rand(size, generator=self._random) - 1 if self.scenario.random else torch.zeros(size)
+        for item in (self.truth, *self.students.values()):
+            item.step(push * limit if self.scenario.env_id is None else push)
+
+    def close(self) -> None:
+        """Give back threads."""
+        for item in (self.truth, *self.students.values()):
+            item.close()
+
+
+def backend_of(item: Any) -> Backend:
+    """The backend of an environment, or the backend itself."""
+    return item if isinstance(item, Backend) else item.backend
+
+
+def statistics(errors: Tensor) -> dict[str, float]:
+    """Of [N] errors."""
+    finite = torch.nan_to_num(errors.float(), nan=torch.inf)
+    low, middle, high = torch.quantile(finite, torch.tensor([0.25, 0.5, 0.75])).tolist()
+    return {"mean": finite.mean().item(), "median": middle, "quartiles": [low, high], "std": finite.std().item()}
+
+
+def evaluate(
+    robot: RobotModel,
+    models: dict[str, Path | None],
+    teacher: str = "warp",
+    rollouts: int = 2048,
+    seed: int = 500,
+    only: str | None = None,
+    on_frame: Callable[[Scenario, int, Rollouts], None] | None = None,
+) -> tuple[dict[str, Any], dict[str, dict[str, dict[str, np.ndarray]]]]:
+    """Results by scenario, student and measure, and the curves that the plot shows."""
+    todo = [s for s in scenarios(robot) if only is None or only in s.name]
+    if not todo:
+        raise ValueError(
+            f"no scenario has {only!r} in its name; there are {', '.join(s.name for s in scenarios(robot))}"
+        )
+    results: dict[str, Any] = {}
+    curves: dict[str, dict[str, dict[str, np.ndarray]]] = {}
+    with progress(total=sum(s.frames for s in todo), unit="frame", desc=f"evaluate {robot.name}") as bar:
+        for scenario in todo:
+            bar.set_postfix_str(scenario.name)
+            group = Rollouts(robot, scenario, models, teacher, rollouts, seed)
+            result, curve = _one(group, lambda n: bar.update(n), on_frame)
+            results[scenario.name], curves[scenario.name] = result, curve
+            group.close()
+    facts = {
+        "robot": robot.name,
+        "robot_hash": robot.hash,
+        "teacher": teacher,
+        "physics": "default",
+        "rollouts": rollouts,
+        "seed": seed,
+        "units": UNITS,
+        "results": results,
+    }
+    return facts, curves
+
+
+def _one(group: Rollouts, update: Callable[[int], Any], on_frame) -> tuple[dict[str, Any], dict[str, Any]]:
+    totals: dict[tuple[str, str], list[float]] = {}
+    result: dict[str, Any] = {name: {} for name in group.students}
+    curve: dict[str, dict[str, list]] = {name: {} for name in group.students}
+    lost = {name: torch.zeros(group.n, dtype=torch.bool) for name in group.students}
+    last = 0
+    for frame, errors, unhealthy in group.run():
+        for name, by_measure in errors.items():
+            lost[name] |= unhealthy[name].cpu()
+            for measure, error in by_measure.items():
+                error = error.cpu()
+                if frame <= 100:
+                    totals.setdefault((name, measure), []).append(error.mean().item())
+                low, middle, high = np.quantile(error.numpy(), (0.25, 0.5, 0.75))
+                curve[name].setdefault(measure, []).append((frame, low, middle, high, error.mean().item()))
+                if frame in AT:
+                    result[name].setdefault(measure, {})[str(frame)] = statistics(error)
+        if on_frame is not None:
+            on_frame(group.scenario, frame, group)
+        update(frame - last)
+        last = frame
+    for (name, measure), values in totals.items():
+        result[name][measure]["mean over 100"] = sum(values) / len(values)
+    for name in group.students:
+        result[name]["diverged"] = int(lost[name].sum())
+    return result, {name: {m: np.array(rows) for m, rows in by.items()} for name, by in curve.items()}
+
+
+def table(facts: dict[str, Any]) -> str:
+    """Mean / median by scenario, measure and student."""
+    lines = [
+        f"{facts['robot']}: error against teacher {facts['teacher']} (default physics), {facts['rollouts']} rollouts"
+    ]
+    columns = ["mean over 100", *(str(at) for at in AT)]
+    for scenario, students in facts["results"].items():
+        lines += ["", scenario, f"{'':34s}{columns[0]:>14s}" + "".join(f"{'at ' + c:>20s}" for c in columns[1:])]
+        measures = [m for m in UNITS if m in next(iter(students.values()))]
+        for measure in measures:
+            for name, result in students.items():
+                cells = f"{result[measure]['mean over 100']:14.1e}"
+                for at in columns[1:]:
+                    e = result[measure].get(at)
+                    cells += f"{e['mean']:10.1e} /{e['median']:8.1e}" if e else " " * 20
+                lines.append(f"{measure + ' ' + UNITS[measure]:10.10s} {name:22.22s} {cells}")
+        diverged = {name: r["diverged"] for name, r in students.items() if r["diverged"]}
+        lines.append(f"diverged: {', '.join(f'{n} {c}' for n, c in diverged.items()) or 'none'}")
+    return "\n".join(lines)
+
+
+def plot(facts: dict[str, Any], curves: dict[str, Any], path: Path) -> None:
+    """Median and quartiles over the frames, a panel per scenario and measure."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    shown = list(curves)[:8] if len(curves) <= 8 else [*list(curves)[:7], list(curves)[-1]]
+    panels = [(s, m) for s in shown for m in UNITS if m in next(iter(curves[s].values()))]
+    columns = min(4, len(panels))
+    rows = -(-len(panels) // columns)
+    figure, axes = pyplot.subplots(rows, columns, figsize=(4.2 * columns, 3.2 * rows), squeeze=False)
+    for axis in axes.flat[len(panels) :]:
+        axis.set_visible(False)
+    for axis, (scenario, measure) in zip(axes.flat, panels, strict=False):
+        for name, by_measure in curves[scenario].items():
+            frame, low, middle, high, _ = by_measure[measure].T
+            style = "--" if name in YARDSTICKS else "-"
+            [line] = axis.semilogy(frame, middle.clip(1e-9), style, lw=1 if style == "--" else 1.8, label=name)
+            axis.fill_between(frame, low.clip(1e-9), high.clip(1e-9), alpha=0.12, color=line.get_color())
+        axis.set_title(f"{scenario}\n{measure} ({UNITS[measure]})", fontsize=9)
+        axis.grid(alpha=0.3)
+    axes.flat[0].legend(fontsize=7)
+    figure.suptitle(f"{facts['robot']}: median error and quartiles against {facts['teacher']}", fontsize=11)
+    figure.tight_layout()
+    with whole(path) as part:
+        figure.savefig(part, dpi=110, format="png")
+    pyplot.close(figure)
+
+
+class Film:
+    """The first rollouts of every scenario: the teacher in blue, the first model over it in orange."""
+
+    def __init__(self, path: Path, frames: int = 150, rows: int = 2, scenarios: int = 4):
+        from ..video import VideoWriter
+
+        self._writer, self._frames, self._rows = VideoWriter(path, fps=30), frames, rows
+        self._names: list[str] = []
+        self._limit = scenarios
+
+    def __call__(self, scenario: Scenario, frame: int, group: Rollouts) -> None:
+        """To be called after every frame."""
+        if scenario.env_id is None or frame > self._frames or frame % 2:
+            return
+        if scenario.name not in self._names:
+            if len(self._names) == self._limit:
+                return
+            self._names.append(scenario.name)
+        from ..demo import label
+        from ..envs.render import TEACHER_COLOUR
+
+        student = next(iter(group.students.values()))
+        pictures = []
+        for row in range(min(self._rows, group.n)):
+            ghost = student.backend.q[row].cpu().numpy()
+            pictures.append(group.truth.renderer.frame(group.truth, row, ghost, colour=TEACHER_COLOUR))
+        text = f"{scenario.name}   teacher blue, NeRD orange   frame {frame}"
+        self._writer.add(label(np.concatenate(pictures, 1), text))
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._writer.close()
+
+
+def run_evaluation(
+    robot: RobotModel,
+    models: dict[str, Path | None],
+    out: Path,
+    teacher: str = "warp",
+    rollouts: int = 2048,
+    seed: int = 500,
+    only: str | None = None,
+    video: bool = True,
+) -> dict[str, Any]:
+    """Evaluate, print the table, write evaluation.json, .png and .mp4 into `out`."""
+    out.mkdir(parents=True, exist_ok=True)
+    film = Film(out / "evaluation.mp4") if video and any(s.env_id for s in scenarios(robot)) else None
+    facts, curves = evaluate(robot, models, teacher, rollouts, seed, only, film)
+    print(table(facts))
+    with whole(out / "evaluation.json") as part:
+        part.write_text(json.dumps(facts, indent=1) + "\n")
+    plot(facts, curves, out / "evaluation.png")
+    if film is not None:
+        film.close()
+    print(f"written to {out}: evaluation.json, evaluation.png{', evaluation.mp4' if film else ''}")
+    return facts
