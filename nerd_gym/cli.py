@@ -176,9 +176,11 @@ class Train:
     """soap or adamw."""
     lr: float | None = None
     """Largest learning rate."""
+    polish: int | None = None
+    """Iterations of L-BFGS on one large batch at the end."""
     size: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
     """Sizes of an mlp or transformer, e.g. --size width=384 depth=3."""
-    transitions: int = 20000
+    transitions: int = 4000
     """structured: how many transitions the inertial parameters are fitted to."""
     residual: str = "auto"
     """structured: a network for joint forces that nobody described: on, off, or auto: if the data call for it."""
@@ -197,13 +199,15 @@ class Train:
         kind = self.model or default_kind(robot)
         out = self.out or Path("out/models") / f"{robot.name}-{kind}.safetensors"
         network = tuple(map(_key_value, self.size))
-        chosen = ("steps", "batch", "optimiser", "lr", "transitions", "residual", "seed")
+        chosen = ("steps", "batch", "optimiser", "lr", "polish", "transitions", "residual", "seed")
         settings = Settings(kind=kind, network=network, **{name: getattr(self, name) for name in chosen})
         default = Settings(kind=kind)
         changed = [name for name in chosen if getattr(settings, name) != getattr(default, name)]
-        words = [f"nerd-gym train {robot.name} --model {kind}", *(f"--{n} {getattr(settings, n)}" for n in changed)]
+        words = [f"nerd-gym train {self.robot} --model {kind}", *(f"--{n} {getattr(settings, n)}" for n in changed)]
         words += [f"--size {' '.join(self.size)}"] if self.size else []
         facts = train(data, robot, out, settings, " ".join(words))
+        if "trust" not in facts:
+            return  # one of several processes, and not the first
         if "rank" in facts:
             print(f"{facts['rank']} combinations of parameters determined, residual {facts['residual']:.1e}")
         print(f"trust: rank correlation with the true error {facts['trust']['rank_correlation']:.2f} on unseen frames")

@@ -25,16 +25,21 @@ def whole(path: Path) -> Iterator[Path]:
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """A safetensors file with facts as json in its metadata."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
-    with whole(path) as part:
-        save_file({name: value.contiguous() for name, value in tensors.items()}, part, {"facts": json.dumps(facts)})
+    with whole(path) as part:  # not save_file, which keeps the file from everyone but its owner
+        part.write_bytes(
+            save({name: value.contiguous() for name, value in tensors.items()}, {"facts": json.dumps(facts)})
+        )
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and facts; no code is run."""
-    from safetensors import safe_open
+    from safetensors import SafetensorError, safe_open
 
-    with safe_open(path, "pt") as file:
-        facts = json.loads((file.metadata() or {}).get("facts", "{}"))
-        return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
+    try:
+        with safe_open(path, "pt") as file:
+            facts = json.loads((file.metadata() or {}).get("facts", "{}"))
+            return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
+    except SafetensorError as error:
+        raise ValueError(f"{path} is not a safetensors file, or is damaged: {error}") from error

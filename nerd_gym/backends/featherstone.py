@@ -18,7 +18,6 @@ The published simulator forms H once a frame, about the base's place at frame st
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import warp as wp
 
@@ -98,15 +97,6 @@ def silu(x: float) -> float:
     return x / (1.0 + wp.exp(-x))
 
 
-@wp.func
-def layer(weights: wp.array(dtype=wp.float32), start: int, row: int, x: Any, inputs: int) -> float:
-    """One output of a linear layer that stands at `start`: every row of its matrix is followed by its bias."""
-    value = 0.0
-    for k in range(inputs):
-        value += weights[start + row * (inputs + 1) + k] * x[k]
-    return value + weights[start + row * (inputs + 1) + inputs]
-
-
 @lru_cache(maxsize=32)
 def frame_kernel(
     links: int, nv: int, contacts: int, free: bool, contact_net: int = 0, torque_net: int = 0
@@ -115,8 +105,7 @@ def frame_kernel(
 
     contact_net and torque_net are the hidden widths of a learned model's networks; 0: the analytical law, no network.
     """
-    hidden = max(contact_net, torque_net, 1)
-    features = max(6, 3 * links)
+    width = max(contact_net, torque_net, 6, 3 * links) if contact_net or torque_net else 1
     first_joint = 1 if free else 0
     dof_shift = 5 if free else 0  # link l's dof is l + dof_shift
     q_shift = 6 if free else 0
@@ -157,9 +146,9 @@ def frame_kernel(
         position = wp.zeros(shape=(links,), dtype=wp.float32)
         speed = wp.zeros(shape=(links,), dtype=wp.float32)
 
-        seen = wp.zeros(shape=(features,), dtype=wp.float32)  # inputs and layers of the networks
-        first_layer = wp.zeros(shape=(hidden,), dtype=wp.float32)
-        second_layer = wp.zeros(shape=(hidden,), dtype=wp.float32)
+        seen = wp.zeros(shape=(width,), dtype=wp.float32)  # inputs and layers of the networks
+        first_layer = wp.zeros(shape=(width,), dtype=wp.float32)
+        second_layer = wp.zeros(shape=(width,), dtype=wp.float32)
 
         base = wp.vec3(0.0, 0.0, 0.0)
         quat = wp.quat(0.0, 0.0, 0.0, 1.0)
@@ -267,20 +256,36 @@ def frame_kernel(
                             seen[3] = slip / net[1]
                             seen[4] = slip / (slip + slow)
                             seen[5] = 0.25 * wp.log(1.0 + slip / slow)
+                            # Every row of a layer is followed by its bias.
                             for i in range(contact_net):
-                                first_layer[i] = silu(layer(net, 5, i, seen, 6))
+                                at = 5 + 7 * i
+                                value = net[at + 6]
+                                for k in range(6):
+                                    value += net[at + k] * seen[k]
+                                first_layer[i] = silu(value)
                             for i in range(contact_net):
-                                second_layer[i] = silu(layer(net, 5 + 7 * contact_net, i, first_layer, contact_net))
-                            last = 5 + (8 + contact_net) * contact_net
-                            straight = layer(net, last + 3 * (contact_net + 1), 0, seen, 6)
-                            straight = straight + layer(net, last, 0, second_layer, contact_net)
-                            normal_push = net[3] * wp.max(straight, 0.0)
-                            grip = wp.exp(layer(net, last, 1, second_layer, contact_net)) / slow
-                            cap = wp.exp(layer(net, last, 2, second_layer, contact_net))
+                                at = 5 + 7 * contact_net + (contact_net + 1) * i
+                                value = net[at + contact_net]
+                                for k in range(contact_net):
+                                    value += net[at + k] * first_layer[k]
+                                second_layer[i] = silu(value)
+                            for i in range(3):
+                                at = 5 + (8 + contact_net + i) * contact_net + i
+                                value = net[at + contact_net]
+                                for k in range(contact_net):
+                                    value += net[at + k] * second_layer[k]
+                                first_layer[i] = value
+                            at = 5 + (11 + contact_net) * contact_net + 3
+                            value = net[at + 6] + first_layer[0]
+                            for k in range(6):
+                                value += net[at + k] * seen[k]
+                            normal_push = net[3] * wp.max(value, 0.0)
+                            grip = wp.exp(first_layer[1]) / slow
+                            cap = wp.exp(first_layer[2])
                             z = grip * slip
                             large = wp.max(z, 1.0)
-                            p = net[4]
-                            bend = wp.pow(wp.pow(large, -p) + wp.pow(z / large, p), 1.0 / p)
+                            sharp = net[4]
+                            bend = wp.pow(wp.pow(large, -sharp) + wp.pow(z / large, sharp), 1.0 / sharp)
                             drag = normal_push * cap * grip / (large * bend)
                             push = normal_push * plane_normal - drag * slide
                         else:
@@ -300,12 +305,18 @@ def frame_kernel(
                         seen[k + 1] = wp.cos(position[l])
                     seen[k + 2] = speed[l] / net[l - first_joint]
                 inputs = 3 * (links - first_joint)
-                start = 2 * (links - first_joint)
                 for i in range(torque_net):
-                    first_layer[i] = silu(layer(net, start, i, seen, inputs))
-                start = start + torque_net * (inputs + 1)
+                    at = 2 * (links - first_joint) + (inputs + 1) * i
+                    value = net[at + inputs]
+                    for j in range(inputs):
+                        value += net[at + j] * seen[j]
+                    first_layer[i] = silu(value)
                 for i in range(torque_net):
-                    second_layer[i] = silu(layer(net, start, i, first_layer, torque_net))
+                    at = 2 * (links - first_joint) + torque_net * (inputs + 1) + (torque_net + 1) * i
+                    value = net[at + torque_net]
+                    for j in range(torque_net):
+                        value += net[at + j] * first_layer[j]
+                    second_layer[i] = silu(value)
 
             # Joint forces, leaves to root.
             for back in range(first_joint, links):
@@ -316,9 +327,12 @@ def frame_kernel(
                 tau = tau - tree.stiffness[l] * (angle - tree.rest[l])
                 if wp.static(torque_net > 0):
                     joints = links - first_joint
-                    start = 2 * joints + torque_net * (3 * joints + 1) + torque_net * (torque_net + 1)
-                    scale = networks.torque[joints + l - first_joint]
-                    tau = tau + scale * layer(networks.torque, start, l - first_joint, second_layer, torque_net)
+                    row = l - first_joint
+                    at = 2 * joints + torque_net * (3 * joints + torque_net + 2) + (torque_net + 1) * row
+                    value = networks.torque[at + torque_net]
+                    for j in range(torque_net):
+                        value += networks.torque[at + j] * second_layer[j]
+                    tau = tau + networks.torque[joints + row] * value
                 if angle < tree.lower[l]:
                     tau = tau + physics.limit_ke * (tree.lower[l] - angle) - physics.limit_kd * rate
                 if angle > tree.upper[l]:

@@ -41,6 +41,6 @@ def packaged_model(robot: RobotModel, teacher: str) -> Path:
         known = ", ".join(sorted(p.stem for p in PRETRAINED.glob("*.safetensors")))
         raise ValueError(
             f"no packaged model of robot {robot.name!r} with teacher {teacher!r}; packaged: {known}. "
-            "Give model=PATH of one of your own (nerd-gym train)"
+            "Give the path of one of your own (nerd-gym train makes it)"
         )
     return path

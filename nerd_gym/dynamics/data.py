@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from ..robots.contacts import ContactFinder
 from ..robots.kinematics import Kinematics
-from ..robots.model import RobotModel
+from ..robots.model import HERE, RobotModel
 from .dataset import BLOCK, FIELDS
 
 HELD_BACK = 0.05  # of the trajectories
@@ -49,11 +50,12 @@ class Data:
 
     def command(self) -> str:
         """What made the file."""
-        f = self.facts
+        f, own = self.facts, self.robot.path.parent != HERE
+        robot = os.path.relpath(self.robot.path) if own else f["robot"]
         options = "".join(f" {key}={value}" for key, value in json.loads(f["backend_options"]).items())
         count = f["blocks"] * BLOCK * f["frames"]
         return (
-            f"nerd-gym generate {f['robot']} --backend {f['backend']} --transitions {count} "
+            f"nerd-gym generate {robot} --backend {f['backend']} --transitions {count} "
             f"--frames {f['frames']} --preset {f['preset']} --seed {f['seed']}" + (options and f" --option{options}")
         )
 

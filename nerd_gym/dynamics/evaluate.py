@@ -23,6 +23,7 @@ from ..files import whole
 from ..progress import progress
 from ..registration import ENVS
 from ..robots.model import HINGE, RobotModel
+from .checkpoint import load_model, packaged_model
 from .sampling import Sampler, ranges_for
 
 ROUNDING = 2.0**-24
@@ -223,6 +224,8 @@ def evaluate(
             results[scenario.name], curves[scenario.name] = result, curve
             group.close()
     facts = {
+        "command": f"nerd-gym evaluate {robot.name} --teacher {teacher} --rollouts {rollouts} --seed {seed}",
+        "models": {name: model_facts(robot, teacher, path) for name, path in models.items()},
         "robot": robot.name,
         "robot_hash": robot.hash,
         "teacher": teacher,
@@ -233,6 +236,12 @@ def evaluate(
         "results": results,
     }
     return facts, curves
+
+
+def model_facts(robot: RobotModel, teacher: str, path: Path | None) -> dict[str, Any]:
+    """How a model was made."""
+    _, facts = load_model(packaged_model(robot, teacher) if path is None else path, robot)
+    return {key: facts[key] for key in ("kind", "teacher", "data_command", "command", "seed", "trust") if key in facts}
 
 
 def _one(group: Rollouts, update: Callable[[int], Any], on_frame) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -270,7 +279,7 @@ def table(facts: dict[str, Any]) -> str:
     ]
     columns = ["mean over 100", *(str(at) for at in AT)]
     for scenario, students in facts["results"].items():
-        lines += ["", scenario, f"{'':34s}{columns[0]:>14s}" + "".join(f"{'at ' + c:>20s}" for c in columns[1:])]
+        lines += ["", scenario, f"{'':46s}{columns[0]:>14s}" + "".join(f"{'at ' + c:>20s}" for c in columns[1:])]
         measures = [m for m in UNITS if m in next(iter(students.values()))]
         for measure in measures:
             for name, result in students.items():
@@ -278,7 +287,7 @@ def table(facts: dict[str, Any]) -> str:
                 for at in columns[1:]:
                     e = result[measure].get(at)
                     cells += f"{e['mean']:10.1e} /{e['median']:8.1e}" if e else " " * 20
-                lines.append(f"{measure + ' ' + UNITS[measure]:10.10s} {name:22.22s} {cells}")
+                lines.append(f"{measure + ' ' + UNITS[measure]:10.10s} {name:34.34s} {cells}")
         diverged = {name: r["diverged"] for name, r in students.items() if r["diverged"]}
         lines.append(f"diverged: {', '.join(f'{n} {c}' for n, c in diverged.items()) or 'none'}")
     return "\n".join(lines)

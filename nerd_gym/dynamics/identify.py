@@ -23,6 +23,7 @@ from .articulated import JointLaw, skew
 PER_LINK = 10
 CALM = 0.2  # rad or m that a joint may move in a frame for Gauss-Newton to count it
 PRIOR_MASS, PRIOR_INERTIA = 1.0, 0.1  # of every link, where the data do not tell
+Frames = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]  # q, qd, force, next q, next qd, [B, nj] each
 RANK_TOLERANCE = 1e-4  # of singular values to the largest; float32 data tell nothing below about 1e-6
 
 
@@ -186,31 +187,35 @@ class Identification:
             q = q + self.dt * qd
         return q, qd, slope
 
-    def fit(
-        self, q: Tensor, qd: Tensor, force: Tensor, next_q: Tensor, next_qd: Tensor, iterations: int = 12
-    ) -> Inertias:
-        """Least squares on mean accelerations, then Gauss-Newton through the substeps until it stops gaining.
+    def guess(self, frames: Frames, unexplained: bool = False) -> Tensor:
+        """Parameters [P] by least squares on mean accelerations, from frames that stay inside the joint limits.
 
-        Frames in which a joint moves more than CALM are left out: there the change of the motion does matter.
+        With `unexplained`, friction, springs and constant forces in the joints may explain a part: a teacher that
+        has them would otherwise bend the inertias.
         """
-        calm = (self.robot.frame_dt * torch.maximum(qd.abs(), next_qd.abs()) < CALM).all(-1)
-        q, qd, force, next_q, next_qd = (x[calm].double() for x in (q, qd, force, next_q, next_qd))
-        if len(q) * self.robot.nj < self.regressor.size:
-            raise ValueError(f"only {len(q)} of {len(calm)} frames move less than {CALM} rad; give more data")
-        # A first guess from frames that stay inside the limits, at their middle.
+        q, qd, force, next_q, next_qd = frames
         inside = ((q > self._low) & (q < self._high) & (next_q > self._low) & (next_q < self._high)).all(-1)
         middle, rate = ((q + next_q) / 2)[inside], ((qd + next_qd) / 2)[inside]
         bias, unit = self.regressor(middle, rate)
-        qdd = (next_qd - qd)[inside] / self.robot.frame_dt
-        y = bias + torch.einsum("bk,bkjp->bjp", qdd, unit)
+        y = bias + torch.einsum("bk,bkjp->bjp", (next_qd - qd)[inside] / self.robot.frame_dt, unit)
+        if unexplained:
+            y = torch.cat([y, joint_effects(middle, rate)], -1)
         known = self.known_force(middle, rate)
-        parameters, rank, _ = solve_rank(y.flatten(0, 1), (force[inside] + known).flatten())
+        return solve_rank(y.flatten(0, 1), (force[inside] + known).flatten())[0][: self.regressor.size]
+
+    def fit(
+        self, q: Tensor, qd: Tensor, force: Tensor, next_q: Tensor, next_qd: Tensor, iterations: int = 12
+    ) -> Inertias:
+        """A first guess, then Gauss-Newton through the substeps until it stops gaining."""
+        frames = self.calm(q, qd, force, next_q, next_qd)
+        q, qd, force, next_q, next_qd = frames
+        parameters = self.guess(frames)
         change = (next_qd - qd).square().mean().sqrt()
         residual = torch.tensor(torch.inf, dtype=q.dtype)
         for _ in range(iterations):
-            _, guess, slope = self.frame(parameters, q, qd, force)
-            last, residual = residual, (next_qd - guess).square().mean().sqrt() / change
-            step, rank, null = solve_rank(slope.flatten(0, 1), (next_qd - guess).flatten())
+            _, reached, slope = self.frame(parameters, q, qd, force)
+            last, residual = residual, (next_qd - reached).square().mean().sqrt() / change
+            step, rank, null = solve_rank(slope.flatten(0, 1), (next_qd - reached).flatten())
             if residual > 0.9 * last:
                 break
             parameters = parameters + step
@@ -221,6 +226,23 @@ class Identification:
             prior[PER_LINK * l + 4 : PER_LINK * l + 7] = PRIOR_INERTIA
         parameters = parameters + null @ (null.T @ (prior - parameters))
         return Inertias(self.robot, parameters, rank, float(residual))
+
+    def calm(self, q: Tensor, qd: Tensor, force: Tensor, next_q: Tensor, next_qd: Tensor) -> Frames:
+        """In float64, without the frames in which a joint moves more than CALM: the change of motion matters there."""
+        calm = (self.robot.frame_dt * torch.maximum(qd.abs(), next_qd.abs()) < CALM).all(-1)
+        if int(calm.sum()) * self.robot.nj < self.regressor.size:
+            raise ValueError(
+                f"only {int(calm.sum())} of {len(calm)} frames move less than {CALM} rad or m; give more data"
+            )
+        return tuple(x[calm].double() for x in (q, qd, force, next_q, next_qd))
+
+
+def joint_effects(q: Tensor, qd: Tensor) -> Tensor:
+    """Friction at three scales of rate, a constant, springs: [B, nj, 7 nj], every joint by itself."""
+    scale = qd.square().mean(0).sqrt() + 1e-9
+    columns = [torch.tanh(qd / (k * scale)) for k in (0.03, 0.1, 0.5)]
+    columns += [torch.ones_like(q), torch.sin(q), torch.cos(q), q.clamp(-torch.pi, torch.pi)]
+    return torch.cat([torch.diag_embed(column) for column in columns], -1)
 
 
 def solve_rank(a: Tensor, b: Tensor) -> tuple[Tensor, int, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ class Mlp(nn.Sequential):
     def __init__(self, inputs: int, outputs: int, width: int, depth: int):
         sizes = [inputs] + [width] * depth
         layers: list[nn.Module] = []
-        for a, b in zip(sizes[:-1], sizes[1:], strict=True):
+        for a, b in pairwise(sizes):
             layers += [nn.Linear(a, b), nn.SiLU()]
         super().__init__(*layers, nn.Linear(sizes[-1], outputs))
 
@@ -47,8 +48,9 @@ class RingCache:
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Go back to a copy."""
-        for name in ("keys", "values", "length"):
-            getattr(self, name).copy_(snapshot[name])
+        self.keys.copy_(snapshot["keys"])
+        self.values.copy_(snapshot["values"])
+        self.length = snapshot["length"].clone()
         self.slot = snapshot["slot"]
 
 

@@ -15,6 +15,7 @@ from ..robots.model import RobotModel
 from .frames import RobotFrames
 from .model import DynamicsModel, Motion
 
+INPUT_FLOOR = 0.05  # the least spread an input is given, so that a rare contact does not drown all else
 INPUT_LIMIT = 20.0  # standard deviations: a network is not asked about what lies further out
 GUARD = 1.5  # predictions stay within so many times the largest change seen in training
 HUBER = 1.0  # standard deviations: beyond that an impact counts linearly
@@ -36,7 +37,9 @@ class Normaliser(nn.Module):
         for name, values in (("input", inputs), ("output", targets)):
             values = values.double()
             mean, std = values.mean(0), values.std(0)
-            # What never changes stays as it is: its spread is only rounding.
+            if name == "input":
+                std = std.clamp_min(INPUT_FLOOR)
+            # A target that never changes stays as it is: its spread is only rounding. Others may be tiny.
             constant = std <= 1e-6 * values.abs().amax(0)
             getattr(self, f"{name}_mean").copy_(mean)
             getattr(self, f"{name}_std").copy_(torch.where(constant, 1.0, std))
@@ -60,8 +63,8 @@ class Normaliser(nn.Module):
 class NetworkModel(DynamicsModel):
     """A network between encoded inputs and relative motion.
 
-    facts["network"] holds its sizes. Tensors named ``network.*`` and ``normaliser.*`` are loaded if there are any;
-    without them the weights are fresh, from torch's global generator.
+    facts["network"] holds its sizes, as far as they are not the default ones. Tensors named ``network.*`` and
+    ``normaliser.*`` are loaded if there are any; without them the weights are fresh, from torch's global generator.
     """
 
     default_network: ClassVar[dict[str, int]]
@@ -81,7 +84,8 @@ class NetworkModel(DynamicsModel):
         self.robot_frames = RobotFrames(self.kinematics, self.device)
         self._prepare()
         inputs, outputs = self._sizes()
-        self.module = self._build(inputs, outputs, facts.get("network", self.default_network)).to(self.device)
+        sizes = self.default_network | facts.get("network", {})
+        self.module = self._build(inputs, outputs, sizes).to(self.device)
         self.normaliser = Normaliser(inputs, outputs).to(self.device)
         for prefix, module in (("network.", self.module), ("normaliser.", self.normaliser)):
             own = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

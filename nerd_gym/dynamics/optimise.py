@@ -35,7 +35,7 @@ class Recipe:
     optimiser: str = "soap"
     lr: float = 3e-3
     weight_decay: float = 0.0
-    warmup: int = 200
+    warmup: int = 200  # steps of a rising rate, a tenth of them all at most
     clip: float = 1.0
     ema: float = 0.998  # of the weights that are validated and kept
     polish: int = 0  # iterations of L-BFGS on one large batch at the end
@@ -52,7 +52,8 @@ class Recipe:
 
     def rate(self, step: int) -> float:
         """The learning rate at a step: a linear rise, then a cosine to zero."""
-        return self.lr * min(1.0, (step + 1) / self.warmup) * 0.5 * (1 + math.cos(math.pi * step / self.steps))
+        rise = min(self.warmup, max(1, self.steps // 10))
+        return self.lr * min(1.0, (step + 1) / rise) * 0.5 * (1 + math.cos(math.pi * step / self.steps))
 
 
 def make_optimiser(module: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
@@ -66,16 +67,21 @@ def make_optimiser(module: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
 
 
 @contextmanager
-def processes() -> Iterator[tuple[int, int]]:
-    """Rank and number of the processes that train together, as torchrun tells; (0, 1) without it."""
+def processes() -> Iterator[int]:
+    """Join the processes that torchrun started, if it did; gives this one's rank, 0 without others."""
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
-        yield 0, 1
+        yield 0
         return
-    distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    distributed.init_process_group("gloo")  # gradients live on the CPU or are small: no need for NCCL
     try:
-        yield distributed.get_rank(), distributed.get_world_size()
+        yield distributed.get_rank()
     finally:
         distributed.destroy_process_group()
+
+
+def rank_and_world() -> tuple[int, int]:
+    """Which process this is, and of how many."""
+    return (distributed.get_rank(), distributed.get_world_size()) if distributed.is_initialized() else (0, 1)
 
 
 class Loop:
@@ -105,31 +111,32 @@ class Loop:
         self.best_weights = {key: value.clone() for key, value in self.average.items()}
 
     def run(self) -> list[dict[str, float]]:
-        """Train to the end, load the best weights into the module and return the curve of validations."""
-        with processes() as (rank, world):
-            recipe = self.recipe
-            self._resume()
-            writer = self._writer() if rank == 0 else None
-            every = max(1, recipe.steps // recipe.validate)
-            with progress(total=recipe.steps, initial=self.step, desc=self.name, unit="step", disable=rank > 0) as bar:
-                while self.step < recipe.steps:
-                    value = self._train_step(rank, world)
-                    self.step += 1
-                    bar.update()
-                    if self.step % every == 0 or self.step == recipe.steps:
-                        errors = self._validate(world)
-                        bar.set_postfix({"loss": f"{value:.3g}"} | {k: f"{v:.3g}" for k, v in errors.items()})
-                        if writer is not None:
-                            for key, number in ({"loss": value, "rate": recipe.rate(self.step - 1)} | errors).items():
-                                writer.add_scalar(key, number, self.step)
-                        self._save(rank)
-            if recipe.polish:
-                self._polish(rank, world)
-            self.module.load_state_dict(self.best_weights)
-            if writer is not None:
-                writer.close()
-            if rank == 0:
-                self.checkpoint.unlink(missing_ok=True)
+        """Train to the end, load the best weights into the module and return the curve of validations.
+
+        The checkpoint stays: whoever has written the result may remove it.
+        """
+        recipe, (rank, world) = self.recipe, rank_and_world()
+        self._resume()
+        writer = self._writer() if rank == 0 else None
+        every = max(1, recipe.steps // recipe.validate)
+        with progress(total=recipe.steps, initial=self.step, desc=self.name, unit="step", disable=rank > 0) as bar:
+            while self.step < recipe.steps:
+                value = self._train_step(rank, world)
+                self.step += 1
+                bar.update()
+                if self.step % every == 0 or self.step == recipe.steps:
+                    errors = self._validate()
+                    bar.set_postfix({"loss": f"{value:.3g}"} | {k: f"{v:.3g}" for k, v in errors.items()})
+                    if writer is not None:
+                        for key, number in ({"loss": value, "rate": recipe.rate(self.step - 1)} | errors).items():
+                            writer.add_scalar(key, number, self.step)
+                    if rank == 0:
+                        self._save()
+        if recipe.polish:
+            self._polish(rank, world)
+        self.module.load_state_dict(self.best_weights)
+        if writer is not None:
+            writer.close()
         return self.curve
 
     def _train_step(self, rank: int, world: int) -> float:
@@ -150,7 +157,7 @@ class Loop:
                     self.average[key].lerp_(value, 1 - decay)
         return loss.item()
 
-    def _validate(self, world: int) -> dict[str, float]:
+    def _validate(self) -> dict[str, float]:
         """Errors of the averaged weights; the best so far are kept."""
         weights = {key: value.clone() for key, value in self.module.state_dict().items()}
         self.module.load_state_dict(self.average)
@@ -169,7 +176,12 @@ class Loop:
         self.module.load_state_dict(self.best_weights)
         batch = self.sample(self._generator(rank), recipe.polish_batch)
         optimiser = torch.optim.LBFGS(
-            self.module.parameters(), max_iter=1, history_size=50, line_search_fn="strong_wolfe"
+            self.module.parameters(),
+            max_iter=1,
+            history_size=50,
+            tolerance_grad=0.0,
+            tolerance_change=0.0,
+            line_search_fn="strong_wolfe",
         )
 
         def closure() -> Tensor:
@@ -179,13 +191,13 @@ class Loop:
             average_gradients(self.module, world)
             return loss
 
-        with progress(range(recipe.polish), desc="polish", unit="step") as bar:
+        with progress(range(recipe.polish), desc="polish", unit="step", disable=rank > 0) as bar:
             for _ in bar:
-                value = float(optimiser.step(closure))
+                value = optimiser.step(closure).item()
                 bar.set_postfix(loss=f"{value:.3g}")
         self.average = {key: value.detach().clone() for key, value in self.module.state_dict().items()}
         self.step += recipe.polish
-        self._validate(world)
+        self._validate()
 
     def _writer(self):
         """TensorBoard's, if it is installed."""
@@ -199,9 +211,7 @@ class Loop:
         """Draws that depend on seed, step and process alone, so that a resumed run draws the same."""
         return torch.Generator().manual_seed((self.recipe.seed << 40) + (rank << 32) + self.step)
 
-    def _save(self, rank: int) -> None:
-        if rank > 0:
-            return
+    def _save(self) -> None:
         state = {
             "facts": self.facts,
             "step": self.step,

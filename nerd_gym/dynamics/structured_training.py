@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 UNEXPLAINED = 1e-3  # of a frame's change of velocity, above which a torque law is worth its while
 CLEAR = 0.02  # m over the ground, besides a quarter of a candidate's way in the frame
 TOUCHING = 0.03  # m: frames that end this close, or closer, teach contact
-ROUNDS = 3  # of torque law and inertias in turn
+ROUNDS = 2  # of torque law and inertias in turn
 RESIDUAL = ("auto", "on", "off")
-CONTACT_RECIPE = {"steps": 3000, "batch": 1024, "polish": 60, "polish_batch": 8192, "ema": 0.99}
-TORQUE_RECIPE = {"steps": 1500, "batch": 512, "ema": 0.99}
+CONTACT_RECIPE = {"steps": 3000, "batch": 1024, "ema": 0.99}
+TORQUE_RECIPE = {"steps": 1500, "batch": 512, "lr": 1e-2, "ema": 0.99}
 
 
 def train_structured(
@@ -59,6 +59,7 @@ def train_structured(
     torque_law = None
     if settings.residual == "on" or (settings.residual == "auto" and inertias.residual > UNEXPLAINED):
         torque_law = new_torque_law(robot, data, settings.seed)
+        inertias = identify(robot, free, unexplained=True)
         for turn in range(ROUNDS):
             recipe = settings.recipe(**TORQUE_RECIPE)
             trainer = LawTrainer(data, inertias, None, torque_law, clear)
@@ -90,11 +91,16 @@ def draw(arrays: dict[str, Tensor], among: Tensor | None, size: int, generator: 
     return frames_at(arrays, row, at)
 
 
-def identify(robot: RobotModel, frames: Frames, torque_law: TorqueLaw | None = None) -> Inertias:
-    """Inertial parameters from frames without contact, beside a torque law if there is one."""
+def identify(
+    robot: RobotModel, frames: Frames, torque_law: TorqueLaw | None = None, unexplained: bool = False
+) -> Inertias:
+    """Inertial parameters from frames without contact, beside a torque law or what is yet `unexplained`."""
     with torch.no_grad():
-        names = ("q", "qd", "force", "next_q", "next_qd")
-        return Identification(robot, torque_law=torque_law).fit(*(frames[name] for name in names))
+        given = [frames[name] for name in ("q", "qd", "force", "next_q", "next_qd")]
+        problem = Identification(robot, torque_law=torque_law)
+        if unexplained:
+            return Inertias(robot, problem.guess(problem.calm(*given), unexplained=True))
+        return problem.fit(*given)
 
 
 def new_torque_law(robot: RobotModel, data: Data, seed: int) -> TorqueLaw:

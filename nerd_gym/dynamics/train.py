@@ -16,14 +16,14 @@ from ..robots.model import RobotModel
 from .checkpoint import save_model
 from .data import Data, windows
 from .model import KINDS, DynamicsModel, Motion, kind_of
-from .optimise import Loop, Recipe
+from .optimise import Loop, Recipe, processes
 from .trust import fit_trust
 
 ROLLOUTS, ROLLOUT_FRAMES = 128, 50  # held-back trajectories that validation rolls out
 TRUST_FRAMES = 40_000
 NETWORK_RECIPES = {
     "mlp": {"steps": 6000, "batch": 2048, "optimiser": "soap", "lr": 3e-3},
-    "transformer": {"steps": 6000, "batch": 128, "optimiser": "adamw", "lr": 1e-3, "weight_decay": 0.01},
+    "transformer": {"steps": 4000, "batch": 128, "optimiser": "adamw", "lr": 1e-3, "weight_decay": 0.01},
 }
 
 
@@ -36,14 +36,15 @@ class Settings:
     batch: int | None = None
     optimiser: str | None = None
     lr: float | None = None
+    polish: int | None = None
     network: tuple[tuple[str, int], ...] = ()
-    transitions: int = 20_000  # that inertial parameters are fitted to
+    transitions: int = 4000  # that inertial parameters are fitted to
     residual: str = "auto"  # torque network of a structured model
     seed: int = 0
 
     def recipe(self, **defaults: Any) -> Recipe:
         """The recipe of a kind with the user's changes."""
-        given = {name: getattr(self, name) for name in ("steps", "batch", "optimiser", "lr", "seed")}
+        given = {name: getattr(self, name) for name in ("steps", "batch", "optimiser", "lr", "polish", "seed")}
         return Recipe(**defaults | {name: value for name, value in given.items() if value is not None})
 
 
@@ -54,6 +55,13 @@ def default_kind(robot: RobotModel) -> str:
 
 def train(data_path: Path, robot: RobotModel, out: Path, settings: Settings, command: str = "") -> dict[str, Any]:
     """Train, calibrate the trust, save; the same call goes on with a run that was stopped. Returns the facts."""
+    with processes() as rank:
+        return _train(data_path, robot, out, settings, command, rank)
+
+
+def _train(
+    data_path: Path, robot: RobotModel, out: Path, settings: Settings, command: str, rank: int
+) -> dict[str, Any]:
     kind = settings.kind or default_kind(robot)
     kind_of(kind)  # names the valid ones if there is no such kind
     data = Data.load(data_path, robot)
@@ -78,11 +86,15 @@ def train(data_path: Path, robot: RobotModel, out: Path, settings: Settings, com
     else:
         tensors, learned = train_network(data, kind, settings, checkpoint, facts)
     facts |= learned
+    if rank > 0:
+        return facts
     model = kind_of(kind)(robot, tensors, facts)
     trust, judged = calibrate(model, data, settings.seed)
     model.close()
     facts["trust"] = judged
     save_model(out, tensors | trust, facts)
+    for path in (checkpoint, *checkpoint.parent.glob(f"{checkpoint.stem}.torque*")):
+        path.unlink(missing_ok=True)
     return facts
 
 

@@ -1,0 +1,116 @@
+"""`mlp`: a network from the current state alone, on features that do not change when the world is moved."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..robots.contacts import Contacts
+from ..robots.model import SLIDE
+from .contact_features import ContactMotion, PointMotion, invariant_features, near_features
+from .frames import Frame
+from .model import History, Motion
+from .network import Mlp
+from .network_model import NetworkModel
+from .symmetry import Canonical, View
+
+RESIDUAL_WEIGHT = 0.3  # of the position's residual beside the change of velocity
+
+
+class MlpModel(NetworkModel):
+    """Learns the change of velocity over a frame, and what the trapezoid rule misses in position.
+
+    It sees no world position, yaw or velocity of the whole robot: those matter only through gravity, contacts and
+    limits, of which it is told in the robot's frame and in the canonical one of the robot's symmetric views.
+    """
+
+    kind = "mlp"
+    default_network = {"width": 256, "depth": 3}
+    frames = 1
+
+    def _prepare(self) -> None:
+        robot, m, frames = self.robot, self.robot.mj_model, self.robot_frames
+        self._dt = robot.frame_dt
+        self._gravity = bool(np.any(m.opt.gravity))
+        self._points = ContactMotion(robot, self.kinematics, frames, self.device)
+        unlimited = frames.unlimited.cpu().numpy()
+        position, rate = np.ones(robot.nj, bool), np.ones(robot.nj, bool)
+        if self._first_joint_is_seen_from_outside():
+            dof = m.jnt_dofadr[0]
+            position[0] = False
+            rate[0] = m.jnt_type[0] != SLIDE or m.dof_damping[dof] != 0
+        shown = np.stack([position, position & unlimited, rate, np.ones(robot.nj, bool)])  # the rows of View.joints
+        self._canonical = Canonical(robot, int(self._gravity) + int(robot.ground is not None), shown, self.device)
+
+        def tensor(x) -> Tensor:
+            return torch.as_tensor(x, device=self.device)
+
+        self._shown = tensor(np.flatnonzero(shown))
+        limited = np.isfinite(robot.joint_range).all(1)
+        self._limited = tensor(np.flatnonzero(limited))
+        self._limits = tensor(robot.joint_range[limited].T.astype(np.float32))  # [2, limited]
+
+    def _first_joint_is_seen_from_outside(self) -> bool:
+        """Whether gravity and contacts in the first link's frame tell all that the first joint's position means."""
+        m = self.robot.mj_model
+        roots = [j for j in range(m.njnt) if m.body_weldid[m.body_parentid[m.jnt_bodyid[j]]] == 0]
+        return not self.robot.free_base and roots == [0] and m.jnt_stiffness[0] == 0
+
+    def _build(self, inputs: int, outputs: int, sizes: dict[str, int]) -> nn.Module:
+        return Mlp(inputs, outputs, **sizes)
+
+    def _output_weight(self) -> Tensor:
+        weight = torch.ones(2 * self.robot.nv)
+        weight[: self.robot.nv] = RESIDUAL_WEIGHT
+        return weight
+
+    def _view(self, frame: Frame, velocity: Tensor, now: Motion, force: Tensor, contacts: Contacts) -> View:
+        robot, frames = self.robot, self.robot_frames
+        q = now.q[:, robot.joint_q]
+        sine = torch.where(frames.unlimited, torch.sin(q), q)
+        cosine = torch.where(frames.unlimited, torch.cos(q), 0.0)
+        joints = torch.stack([sine, cosine, now.qd[:, robot.joint_qd], force], 1)
+        vectors = [frames.gravity_in(frame)] if self._gravity else []
+        none = q[:, :0]
+        points = PointMotion(none, none, none[:, None].expand(-1, 3, -1))
+        if robot.ground is not None:
+            vectors.append(frame.vector(contacts.ground_normal))
+            points = self._points(contacts, frame, velocity)
+        spin = now.qd[:, None, 3:6] if robot.free_base else q.new_zeros(len(q), 0, 3)
+        directions = torch.stack(vectors, 1) if vectors else q.new_zeros(len(q), 0, 3)
+        return View(joints, directions, spin, *points)
+
+    def _features(self, view: View) -> Tensor:
+        """[N, D] of canonical views."""
+        parts = [view.joints.flatten(1)[:, self._shown], view.vectors.flatten(1), view.spin.flatten(1)]
+        if self.robot.ground is not None:
+            points = PointMotion(view.distance, view.normal_speed, view.slip)
+            parts.append(invariant_features(points, self._dt))
+        if len(self._limited):
+            q, rate = (view.joints[:, row, self._limited] for row in (0, 2))
+            distance = torch.cat([q - self._limits[0], self._limits[1] - q], 1)
+            parts.append(near_features(distance, torch.cat([rate, -rate], 1), self._dt)[0].flatten(1))
+        return torch.cat(parts, 1)
+
+    def _see(self, now: Motion, force: Tensor, contacts: Contacts) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Features [N, D], elements [N] that lead to the canonical views, velocity [N, nv] in the frame."""
+        frame = self.robot_frames.frame(contacts.poses)
+        velocity = self.robot_frames.velocity(frame, now.qd)
+        view, element = self._canonical(self._view(frame, velocity, now, force, contacts))
+        return self._features(view), element, velocity
+
+    def _examples(self, now: Motion, after: Motion, force: Tensor, contacts: Contacts) -> tuple[Tensor, Tensor]:
+        features, element, velocity = self._see(now, force, contacts)
+        step, change = self.robot_frames.relative_motion(now, after)
+        residual = step - self._dt * (velocity + 0.5 * change)
+        canonical = [self._canonical.motion(motion, element) for motion in (residual, change)]
+        return features, torch.cat(canonical, 1)
+
+    @torch.no_grad()
+    def predict(self, state: Motion, joint_force: Tensor, contacts: Contacts, history: History | None) -> Motion:
+        features, element, velocity = self._see(state, joint_force, contacts)
+        outputs = self.normaliser.outputs(self.module(self.normaliser.inputs(features)))
+        residual, change = (self._canonical.motion_back(x, element) for x in outputs.split(self.robot.nv, 1))
+        step = residual + self._dt * (velocity + 0.5 * change)
+        return self.robot_frames.advance(state, step, change)

@@ -1,0 +1,309 @@
+"""Finite symmetries of robots, and a canonical choice among the equivalent views of a state.
+
+An element relabels the joints (q -> sign * q[permutation] + offset) while an orthogonal matrix acts on the world: on
+base pose and velocities, ground and gravity, in the axes of the robot's mounting. Reflections turn angular velocities
+as pseudovectors. A network that only ever sees the canonical view of a state treats all equivalent states alike.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..robots.kinematics import Kinematics
+from ..robots.model import RobotModel
+from .contact_features import candidate_places, distinct_candidates, random_joints
+
+
+@dataclass(frozen=True)
+class Element:
+    """One symmetry of a robot."""
+
+    permutation: tuple[int, ...]  # [nj]
+    sign: tuple[float, ...]
+    offset: tuple[float, ...]  # 0 or pi, the latter for unlimited hinges only
+    world: tuple[tuple[float, ...], ...]  # 3 x 3, in the axes of the mounting (of the world for a free base)
+
+    def __matmul__(self, first: Element) -> Element:
+        """First `first`, then this."""
+        p, s, o, w = (np.array(x) for x in (first.permutation, first.sign, first.offset, first.world))
+        mine = list(self.permutation)
+        sign = np.array(self.sign)
+        offset = np.mod(sign * o[mine] + np.array(self.offset) + np.pi, 2 * np.pi) - np.pi
+        offset = np.where(np.abs(np.abs(offset) - np.pi) < 1e-9, np.pi, np.where(np.abs(offset) < 1e-9, 0.0, offset))
+        world = np.array(self.world) @ w + 0.0  # no negative zeros, so that equal elements compare equal
+        return Element(tuple(p[mine].tolist()), tuple((sign * s[mine]).tolist()), tuple(offset.tolist()), _rows(world))
+
+
+def _rows(matrix: np.ndarray) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(float(x) for x in row) for row in matrix)
+
+
+def _mirror(axis: int) -> tuple[tuple[float, ...], ...]:
+    return _rows(np.diag([-1.0 if k == axis else 1.0 for k in range(3)]))
+
+
+# Generators of each packaged robot's group. Franka has none; ANYmal's trunk is not the same left and right.
+GENERATORS: dict[str, tuple[Element, ...]] = {
+    "cartpole": (Element((0, 1), (-1.0, -1.0), (0.0, 0.0), _mirror(0)),),
+    "pendulum_contact": (
+        Element((0, 1), (1.0, 1.0), (0.0, 0.0), _mirror(1)),
+        Element((0, 1), (-1.0, -1.0), (np.pi, 0.0), _mirror(0)),
+    ),
+    "ant": (
+        Element(  # a quarter turn: each leg takes the place of the next
+            (6, 7, 0, 1, 2, 3, 4, 5),
+            (1.0, 1.0, 1.0, -1.0, 1.0, 1.0, 1.0, -1.0),
+            (0.0,) * 8,
+            ((0.0, -1.0, 0.0), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)),
+        ),
+        Element((6, 7, 4, 5, 2, 3, 0, 1), (-1.0, 1.0) * 4, (0.0,) * 8, _mirror(1)),  # left and right
+    ),
+}
+
+
+def identity(robot: RobotModel) -> Element:
+    """The element that changes nothing."""
+    n = robot.nj
+    return Element(tuple(range(n)), (1.0,) * n, (0.0,) * n, _rows(np.eye(3)))
+
+
+@lru_cache(maxsize=16)
+def group(robot: RobotModel) -> tuple[Element, ...]:
+    """All elements, the identity first. A changed robot of a packaged name must still pass :func:`verify`."""
+    generators = [g for g in GENERATORS.get(robot.name, ()) if len(g.sign) == robot.nj and verify(robot, g)]
+    elements = [identity(robot)]
+    for element in elements:  # grows while it is read, until nothing new is found
+        elements += [new for g in generators if (new := g @ element) not in elements]
+        if len(elements) > 64:
+            raise ValueError(f"the generators of {robot.name} make no small group")
+    return tuple(elements)
+
+
+def transform_state(robot: RobotModel, element: Element, q: Tensor, qd: Tensor) -> tuple[Tensor, Tensor]:
+    """The equivalent state: q [N, nq], qd [N, nv]."""
+    joints, rates = q[:, robot.joint_q], transform_joints(element, qd[:, robot.joint_qd])
+    joints = transform_joints(element, joints) + joints.new_tensor(element.offset)
+    if not robot.free_base:
+        return joints, rates
+    vector = q.new_tensor(element.world)
+    pseudo = vector * torch.linalg.det(vector)
+    base = [q[:, :3] @ vector.T, q[:, 3:4], q[:, 4:7] @ pseudo.T]
+    return torch.cat([*base, joints], 1), torch.cat([qd[:, :3] @ vector.T, qd[:, 3:6] @ pseudo.T, rates], 1)
+
+
+def transform_joints(element: Element, values: Tensor) -> Tensor:
+    """Rates or forces [N, nj] of the equivalent state."""
+    return values[:, list(element.permutation)] * values.new_tensor(element.sign)
+
+
+def transform_points(robot: RobotModel, element: Element, points: Tensor) -> Tensor:
+    """Points [N, 3] of the world, such as the ground's, for the equivalent state."""
+    about = points.new_tensor(mounting(robot)[:3, 3])
+    return transform_vectors(robot, element, points - about) + about
+
+
+def transform_vectors(robot: RobotModel, element: Element, vectors: Tensor) -> Tensor:
+    """Directions [N, 3] of the world, such as gravity, for the equivalent state."""
+    return vectors @ vectors.new_tensor(world_matrix(robot, element)).T
+
+
+def world_matrix(robot: RobotModel, element: Element) -> np.ndarray:
+    """[3, 3] in the world's axes."""
+    axes = mounting(robot)[:3, :3]
+    return axes @ np.array(element.world) @ axes.T
+
+
+def mounting(robot: RobotModel) -> np.ndarray:
+    """[4, 4]: what an element's matrix refers to: the first link's place at the start, or the world for a free base."""
+    return np.eye(4) if robot.free_base else _first_link(robot, robot.mj_model.qpos0[None])[0]
+
+
+def _first_link(robot: RobotModel, q: np.ndarray) -> np.ndarray:
+    """Poses [N, 4, 4] in double precision."""
+    kinematics = Kinematics(robot, dtype=torch.float64)
+    return kinematics.poses(torch.as_tensor(q))[:, kinematics.frame_of_body[int(robot.mj_model.jnt_bodyid[0])]].numpy()
+
+
+def frame_matrix(robot: RobotModel, element: Element) -> np.ndarray:
+    """[3, 3]: how vectors in the robot's frame change."""
+    world = world_matrix(robot, element)
+    if robot.free_base:
+        return world
+    q = random_joints(robot, 1, seed=1)
+    after = transform_state(robot, element, torch.as_tensor(q), torch.as_tensor(q))[0].numpy()
+    return np.round(_first_link(robot, after)[0, :3, :3].T @ world @ _first_link(robot, q)[0, :3, :3], 12) + 0.0
+
+
+def candidate_permutation(robot: RobotModel, element: Element) -> np.ndarray | None:
+    """Which distinct candidate comes to stand where each one stood; None if they do not map onto each other."""
+    kept = distinct_candidates(robot)
+    q = torch.as_tensor(random_joints(robot, 4, seed=1))
+    after = transform_state(robot, element, q, q[:, : robot.nv])[0]
+    before = torch.as_tensor(candidate_places(robot, q.numpy())[:, kept])
+    expected = transform_points(robot, element, before.reshape(-1, 3)).view(before.shape).numpy()
+    found = candidate_places(robot, after.numpy())[:, kept]
+    apart = np.abs(found[:, :, None] - expected[:, None]).max((0, 3))  # [C after, C before]
+    which = apart.argmin(1) if len(kept) else np.zeros(0, int)
+    radius = robot.candidates.radius[kept]
+    fits = np.all(apart.min(1, initial=np.inf) < 1e-6) and np.allclose(radius[which], radius)
+    return which if fits and len(set(which.tolist())) == len(which) else None
+
+
+def verify(robot: RobotModel, element: Element, tolerance: float = 1e-5, states: int = 8) -> bool:
+    """Whether MuJoCo's smooth dynamics, the joint limits and the candidates have the symmetry."""
+    return equivariance_error(robot, element, states) < tolerance and _same_outlines(robot, element)
+
+
+def equivariance_error(robot: RobotModel, element: Element, states: int = 8) -> float:
+    """The largest difference of accelerations between equivalent states, relative to the largest acceleration."""
+    import mujoco
+
+    rng = np.random.default_rng(0)
+    q = random_joints(robot, states, seed=2)
+    qd = rng.normal(0, 2.0, (states, robot.nv))
+    force = rng.normal(0, 1.0, (states, robot.nj)) * np.maximum(robot.force_limit, 1.0)
+    if robot.free_base:
+        q[:, 3:7] = rng.normal(size=(states, 4))
+        q[:, 3:7] /= np.linalg.norm(q[:, 3:7], axis=1, keepdims=True)
+    tensors = [torch.as_tensor(x) for x in (q, qd, force)]
+    q2, qd2 = transform_state(robot, element, *tensors[:2])
+
+    def accelerations(q, qd, force, gravity) -> Tensor:
+        model = copy.copy(robot.mj_model)
+        model.opt.gravity[:] = gravity
+        model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT | mujoco.mjtDisableBit.mjDSBL_LIMIT)
+        data = mujoco.MjData(model)
+        out = []
+        for row in range(states):
+            data.qpos[:], data.qvel[:] = q[row], qd[row]
+            data.qfrc_applied[robot.joint_qd] = force[row]
+            mujoco.mj_forward(model, data)
+            out.append(data.qacc.copy())
+        return torch.as_tensor(np.array(out))
+
+    gravity = torch.as_tensor(robot.mj_model.opt.gravity)
+    before = accelerations(q, qd, force, gravity)
+    after = accelerations(q2, qd2, transform_joints(element, tensors[2]), transform_vectors(robot, element, gravity))
+    expected = transform_state(robot, element, tensors[0], before)[1]
+    return float((after - expected).abs().max() / expected.abs().max())
+
+
+def _same_outlines(robot: RobotModel, element: Element) -> bool:
+    """Whether joint limits, force limits and candidates map onto each other."""
+    permutation, sign = list(element.permutation), np.array(element.sign)
+    limits = np.sort(sign[:, None] * robot.joint_range[permutation] + np.array(element.offset)[:, None], 1)
+    same = np.allclose(limits, robot.joint_range) and np.allclose(robot.force_limit[permutation], robot.force_limit)
+    return same and candidate_permutation(robot, element) is not None
+
+
+class View(NamedTuple):
+    """A state as seen from the robot's frame, with K directions of the world and C candidates."""
+
+    joints: Tensor  # [N, 4, nj]: position (sine if it is an unlimited angle), its cosine or 0, rate, force
+    vectors: Tensor  # [N, K, 3]: directions such as gravity
+    spin: Tensor  # [N, S, 3] angular velocity of a free base (S is 1), a pseudovector
+    distance: Tensor  # [N, C]
+    normal_speed: Tensor  # [N, C]
+    slip: Tensor  # [N, 3, C]
+
+
+class Canonical:
+    """Chooses for each state the equivalent view that maximises a fixed linear functional.
+
+    shown [4, nj] tells what of the joints a network sees: the rest must not sway the choice unless all else is equal.
+    """
+
+    def __init__(self, robot: RobotModel, vectors: int, shown: np.ndarray, device: torch.device | str = "cpu"):
+        elements = group(robot)
+        self.size = len(elements)
+        self.free = robot.free_base
+        matrices = [frame_matrix(robot, e) for e in elements]
+        flip = [float(np.linalg.det(np.array(e.world))) for e in elements]
+        offsets = np.array([e.offset for e in elements])
+        turn = np.round(np.cos(offsets), 12)  # sin and cos of an angle plus 0 or pi keep or change their sign
+        sign = np.array([e.sign for e in elements])
+
+        def tensor(x, dtype=torch.float32) -> Tensor:
+            return torch.as_tensor(np.asarray(x), device=device).to(dtype)
+
+        self._permutation = tensor([e.permutation for e in elements], torch.long)
+        self._joint_sign = tensor(np.stack([sign * turn, turn, sign, sign], 1))  # [G, 4, nj]
+        self._sign = tensor(sign)
+        self._vector = tensor([m.T for m in matrices])  # [G, 3, 3], to multiply rows from the right
+        self._pseudo = tensor([f * m.T for f, m in zip(flip, matrices, strict=True)])
+        self._candidates = tensor([candidate_permutation(robot, e) for e in elements], torch.long)
+        self._inverse = tensor([_inverse(elements, e) for e in elements], torch.long)
+        self._functional = self._make_functional(robot, vectors, shown)
+
+    def _make_functional(self, robot: RobotModel, vectors: int, shown: np.ndarray) -> Tensor:
+        """[X, G]: the functional of all transformed views as functions of the view that is given."""
+        spins = int(self.free)
+        # A view per unit vector of what the functional looks at, transformed by every element.
+        size = 4 * robot.nj + 3 * (vectors + spins)
+        device = self._sign.device
+        unit = torch.eye(size, device=device)
+        joints, rest = unit[:, : 4 * robot.nj], unit[:, 4 * robot.nj :]
+        vector, spin = rest[:, : 3 * vectors], rest[:, 3 * vectors :]
+        none = unit.new_zeros(size, self._candidates.shape[1])
+        shapes = (joints.view(size, 4, -1), vector.view(size, -1, 3), spin.view(size, -1, 3))
+        view = View(*shapes, none, none, none[:, None].expand(-1, 3, -1))
+        weight = torch.cos(1.0 + torch.arange(size, device=device) ** 1.5)  # anything without a pattern
+        scale = np.where(shown, 1.0, 1e-6)
+        scale[2] *= 0.1
+        scale[3] /= np.maximum(robot.force_limit, 1.0)
+        weight[: 4 * robot.nj] *= torch.as_tensor(scale.flatten(), dtype=weight.dtype, device=device)
+        columns = []
+        for g in range(self.size):
+            seen = self._transform(view, torch.full((size,), g, device=device))
+            columns.append(torch.cat([x.flatten(1) for x in seen[:3]], 1) @ weight)
+        return torch.stack(columns, 1)
+
+    def choose(self, view: View) -> Tensor:
+        """[N] the element of each row."""
+        seen = torch.cat([view.joints.flatten(1), view.vectors.flatten(1), view.spin.flatten(1)], 1)
+        return (seen @ self._functional).argmax(1)
+
+    def __call__(self, view: View) -> tuple[View, Tensor | None]:
+        """The canonical views, and the elements [N] that lead to them (None if there is only one)."""
+        if self.size == 1:
+            return view, None
+        element = self.choose(view)
+        return self._transform(view, element), element
+
+    def _transform(self, view: View, element: Tensor) -> View:
+        where = self._permutation[element]
+        joints = view.joints.gather(2, where[:, None].expand_as(view.joints)) * self._joint_sign[element]
+        vectors = torch.bmm(view.vectors, self._vector[element])
+        spin = torch.bmm(view.spin, self._pseudo[element])
+        if not self._candidates.shape[1]:
+            return view._replace(joints=joints, vectors=vectors, spin=spin)
+        at = self._candidates[element]
+        slip = torch.bmm(self._vector[element].mT, view.slip.gather(2, at[:, None].expand_as(view.slip)))
+        return View(joints, vectors, spin, view.distance.gather(1, at), view.normal_speed.gather(1, at), slip)
+
+    def motion(self, motion: Tensor, element: Tensor | None) -> Tensor:
+        """A change of the state in the robot's frame [N, nv], as the canonical view has it."""
+        if element is None:
+            return motion
+        joints = motion[:, 6:] if self.free else motion
+        joints = joints.gather(1, self._permutation[element]) * self._sign[element]
+        if not self.free:
+            return joints
+        linear = torch.bmm(motion[:, None, :3], self._vector[element])[:, 0]
+        angular = torch.bmm(motion[:, None, 3:6], self._pseudo[element])[:, 0]
+        return torch.cat([linear, angular, joints], 1)
+
+    def motion_back(self, motion: Tensor, element: Tensor | None) -> Tensor:
+        """The inverse of :meth:`motion`."""
+        return motion if element is None else self.motion(motion, self._inverse[element])
+
+
+def _inverse(elements: tuple[Element, ...], element: Element) -> int:
+    return next(k for k, other in enumerate(elements) if other @ element == elements[0])
