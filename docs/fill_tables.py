@@ -41,10 +41,11 @@ def policies() -> str:
 
 def drift() -> str:
     rows = []
-    for env_id, frames in load("drift")["drift"].items():
-        for name in next(iter(frames.values())):
-            rows.append([env_id, name, *(f"{frames[k][name]:.1e}" for k in ("10", "50", "100"))])
-    return markdown(["environment", "median drift of", "10 frames", "50 frames", "100 frames"], rows)
+    for backend, by_env in load("drift")["drift"].items():
+        for env_id, frames in by_env.items():
+            for name in next(iter(frames.values())):
+                rows.append([env_id, backend, name, *(f"{frames[k][name]:.1e}" for k in ("10", "50", "100"))])
+    return markdown(["environment", "backend", "median drift of", "10 frames", "50 frames", "100 frames"], rows)
 
 
 def throughput() -> str:

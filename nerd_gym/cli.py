@@ -108,7 +108,7 @@ class Bench:
 
 @dataclass
 class Demo:
-    """Play the same actions on warp and mujoco for every robot: a table, a plot, a video."""
+    """Play the same actions on every backend that a robot has: a table, a plot, a video."""
 
     out: Path = Path("out/demo")
     """Folder for drift.json, drift.png and drift.mp4."""

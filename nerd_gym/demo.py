@@ -1,4 +1,4 @@
-"""The demo: the same actions on two backends, for every robot; a table, a plot and a film."""
+"""The demo: the same actions on every backend that a robot has; a table, a plot and a film."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from .drift import MEASURES, Drift, measure_drift
+from .dynamics.checkpoint import has_packaged_model
 from .optional import require
 from .progress import progress
 from .registration import ENVS
@@ -32,17 +33,20 @@ def run_demo(out: Path, video: bool = True, num_envs: int = 64, seed: int = 0) -
                 if writer is not None and step % 2 == 0:
                     writer.add(side_by_side(env_id, envs))
 
-            drifts.append(measure_drift(env_id, BACKENDS, max(FRAMES), num_envs, seed, on_step))
+            drifts += measure_drift(env_id, backends_of(env_id), max(FRAMES), num_envs, seed, on_step)
     if writer is not None:
         writer.close()
     print(table(drifts))
     plot(drifts, out / "drift.png")
     facts = {
-        "what": f"median drift between {' and '.join(BACKENDS)}, same start and actions, default physics",
+        "what": f"median drift from {BACKENDS[0]}, same start and actions, default physics",
         "num_envs": num_envs,
         "seed": seed,
         "units": MEASURES,
-        "drift": {d.env_id: {str(frame): d.at(frame) for frame in FRAMES} for d in drifts},
+        "drift": {
+            other: {d.env_id: {str(f): d.at(f) for f in FRAMES} for d in drifts if d.backends[1] == other}
+            for other in (*BACKENDS[1:], "neural")
+        },
     }
     (out / "drift.json").write_text(json.dumps(facts, indent=2) + "\n")
     written = ["drift.json", "drift.png"] + ["drift.mp4"] * video
@@ -50,15 +54,22 @@ def run_demo(out: Path, video: bool = True, num_envs: int = 64, seed: int = 0) -
     return drifts
 
 
+def backends_of(env_id: str) -> tuple[str, ...]:
+    """The analytical backends, and the learned one if a model of the robot is packaged."""
+    learned = has_packaged_model(ENVS[env_id].task_class().robot_name, BACKENDS[0])
+    return (*BACKENDS, "neural") if learned else BACKENDS
+
+
 def table(drifts: list[Drift]) -> str:
     """The drift as text."""
-    lines = [f"median drift between {' and '.join(BACKENDS)} under the same actions (default physics)"]
-    lines.append(f"{'environment':26s}{'error':20s}" + "".join(f"{frame:>6d} frames" for frame in FRAMES))
+    lines = [f"median drift from {BACKENDS[0]} under the same actions (default physics)"]
+    head = f"{'environment':26s}{'backend':10s}{'error':20s}"
+    lines.append(head + "".join(f"{frame:>6d} frames" for frame in FRAMES))
     for d in drifts:
         for name, unit in MEASURES.items():
             if name in d.errors:
                 values = "".join(f"{d.at(frame)[name]:13.2g}" for frame in FRAMES)
-                lines.append(f"{d.env_id:26s}{name + ' (' + unit + ')':20s}{values}")
+                lines.append(f"{d.env_id:26s}{d.backends[1]:10s}{name + ' (' + unit + ')':20s}{values}")
     return "\n".join(lines)
 
 
@@ -69,19 +80,21 @@ def plot(drifts: list[Drift], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, len(drifts), figsize=(3.2 * len(drifts), 3.2), sharex=True, squeeze=False)
-    for axis, d in zip(axes[0], drifts, strict=True):
+    panels = {env_id: axis for axis, env_id in enumerate(dict.fromkeys(d.env_id for d in drifts))}
+    figure, axes = pyplot.subplots(1, len(panels), figsize=(3.2 * len(panels), 3.2), sharex=True, squeeze=False)
+    for d in drifts:
+        axis = axes[0, panels[d.env_id]]
         for name, error in d.errors.items():
             values = error.cpu().numpy().clip(1e-9)
             low, middle, high = np.quantile(values, (0.25, 0.5, 0.75), axis=1)
             frames = np.arange(1, len(middle) + 1)
-            axis.semilogy(frames, middle, label=f"{name} ({MEASURES[name]})")
+            axis.semilogy(frames, middle, label=f"{d.backends[1]}: {name} ({MEASURES[name]})")
             axis.fill_between(frames, low, high, alpha=0.2)
         axis.set_title(d.env_id.removeprefix("NeRD/"))
         axis.set_xlabel("frames")
         axis.grid(alpha=0.3)
         axis.legend(fontsize=7)
-    axes[0, 0].set_ylabel(" against ".join(BACKENDS))
+    axes[0, 0].set_ylabel(f"drift from {BACKENDS[0]}")
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     pyplot.close(figure)

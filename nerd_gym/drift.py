@@ -1,4 +1,4 @@
-"""How far two backends drift apart under the same actions from the same start."""
+"""How far backends drift apart under the same actions from the same start."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def smooth_actions(env: NerdVectorEnv, frames: int, seed: int, scale: float = 0.
 
 def measure_drift(
     env_id: str,
-    backends: tuple[str, str] = ("warp", "mujoco"),
+    backends: tuple[str, ...] = ("warp", "mujoco"),
     frames: int = 100,
     num_envs: int = 64,
     seed: int = 0,
     on_step: Callable[[int, list[NerdVectorEnv]], None] | None = None,
     **options,
-) -> Drift:
-    """Step both backends with the same actions; nobody is reset on the way."""
+) -> list[Drift]:
+    """Step all backends with the same actions, nobody being reset on the way: the drift of each from the first."""
     envs = [
         gymnasium.make_vec(
             env_id,
@@ -75,14 +75,18 @@ def measure_drift(
     for env in envs:
         env.reset(seed=seed)
     actions = smooth_actions(envs[0], frames, seed)
-    rows: dict[str, list[Tensor]] = {}
+    rows: list[dict[str, list[Tensor]]] = [{} for _ in envs[1:]]
     for step in range(frames):
         for env in envs:
             env.step(actions[step])
-        for name, error in state_error(envs[0].task.robot, *(env.backend.q for env in envs)).items():
-            rows.setdefault(name, []).append(error)
+        for row, env in zip(rows, envs[1:], strict=True):
+            for name, error in state_error(env.task.robot, envs[0].backend.q, env.backend.q).items():
+                row.setdefault(name, []).append(error)
         if on_step is not None:
             on_step(step, envs)
     for env in envs:
         env.close()
-    return Drift(env_id, backends, {name: torch.stack(errors) for name, errors in rows.items()})
+    return [
+        Drift(env_id, (backends[0], other), {name: torch.stack(errors) for name, errors in row.items()})
+        for other, row in zip(backends[1:], rows, strict=True)
+    ]

@@ -20,7 +20,8 @@ ROOT = Path(__file__).parent.parent
 REFERENCE = Path(os.environ.get("NERD_GYM_REFERENCE", ROOT.parent / "shared" / "reference"))
 ROBOTS = ("cartpole", "pendulum_contact", "ant", "anymal", "franka")
 ANALYTICAL = ("warp", "mujoco")
-LEARNED = {"neural": ("NeRD/Cartpole-v0", "NeRD/Franka-v0")}  # environments with a packaged model
+LEARNED_ROBOTS = ("cartpole", "pendulum_contact", "franka")
+LEARNED = {"neural": ("NeRD/Cartpole-v0", "NeRD/PendulumContact-v0", "NeRD/Franka-v0")}  # those with a packaged model
 GRID = [(i, b) for i in ENVS for b in BACKENDS if b in ANALYTICAL or i in LEARNED[b]]
 VARIANTS = {
     "NeRD/Cartpole-v0": [{}],

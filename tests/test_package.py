@@ -11,6 +11,8 @@ from nerd_gym.cli import main
 from nerd_gym.optional import require
 from nerd_gym.registration import ENVS
 
+from .conftest import LEARNED
+
 HEAVY = (
     "torch",
     "warp",
@@ -93,10 +95,11 @@ def test_wrong_input_is_one_line_and_exit_code_2(args, message, capsys):
 def test_demo_writes_table_plot_and_json(tmp_path, capsys):
     assert main(["demo", "--out", str(tmp_path), "--no-video", "--num-envs", "8"]) == 0
     drift = json.loads((tmp_path / "drift.json").read_text())["drift"]
-    assert set(drift) == set(ENVS)
-    assert drift["NeRD/Cartpole-v0"]["100"]["joints"] < 1e-2
-    assert drift["NeRD/Franka-v0"]["100"]["joints"] < 1e-2
-    assert drift["NeRD/Ant-v0"]["10"]["position"] < 0.1
+    assert set(drift["mujoco"]) == set(ENVS) and set(drift["neural"]) == set(LEARNED["neural"])
+    for backend in ("mujoco", "neural"):
+        assert drift[backend]["NeRD/Cartpole-v0"]["100"]["joints"] < 1e-2
+        assert drift[backend]["NeRD/Franka-v0"]["100"]["joints"] < 1e-2
+    assert drift["mujoco"]["NeRD/Ant-v0"]["10"]["position"] < 0.1
     assert (tmp_path / "drift.png").stat().st_size > 10_000
     assert "NeRD/Anymal-v0" in capsys.readouterr().out
 

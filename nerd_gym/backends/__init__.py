@@ -29,7 +29,7 @@ class Entry:
 BACKENDS = {
     "warp": Entry("warp", "WarpBackend", ("warp", "newton"), "Featherstone on NVIDIA Warp, penalty contacts"),
     "mujoco": Entry("mujoco", "MujocoBackend", ("mujoco",), "MuJoCo's C engine, threaded batch"),
-    "neural": Entry("neural", "NeuralBackend", ("warp", "newton"), "a learned model; so far cartpole and franka"),
+    "neural": Entry("neural", "NeuralBackend", ("warp", "newton"), "a learned model in place of the solver (NeRD)"),
 }
 
 

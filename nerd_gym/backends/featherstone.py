@@ -105,7 +105,7 @@ def frame_kernel(
 
     contact_net and torque_net are the hidden widths of a learned model's networks; 0: the analytical law, no network.
     """
-    width = max(contact_net, torque_net, 6, 3 * links) if contact_net or torque_net else 1
+    width = max(contact_net, torque_net, 6, 4 * links) if contact_net or torque_net else 1
     first_joint = 1 if free else 0
     dof_shift = 5 if free else 0  # link l's dof is l + dof_shift
     q_shift = 6 if free else 0
@@ -296,15 +296,17 @@ def frame_kernel(
             if wp.static(torque_net > 0):
                 net = networks.torque
                 for l in range(first_joint, links):
-                    k = 3 * (l - first_joint)
+                    k = 4 * (l - first_joint)
                     if tree.slide[l] == 1:
                         seen[k] = position[l]
                         seen[k + 1] = 0.0
                     else:
                         seen[k] = wp.sin(position[l])
                         seen[k + 1] = wp.cos(position[l])
-                    seen[k + 2] = speed[l] / net[l - first_joint]
-                inputs = 3 * (links - first_joint)
+                    rate = speed[l] / net[l - first_joint]
+                    seen[k + 2] = rate
+                    seen[k + 3] = rate / (wp.abs(rate) + 0.1)
+                inputs = 4 * (links - first_joint)
                 for i in range(torque_net):
                     at = 2 * (links - first_joint) + (inputs + 1) * i
                     value = net[at + inputs]
@@ -328,7 +330,7 @@ def frame_kernel(
                 if wp.static(torque_net > 0):
                     joints = links - first_joint
                     row = l - first_joint
-                    at = 2 * joints + torque_net * (3 * joints + torque_net + 2) + (torque_net + 1) * row
+                    at = 2 * joints + torque_net * (4 * joints + torque_net + 2) + (torque_net + 1) * row
                     value = networks.torque[at + torque_net]
                     for j in range(torque_net):
                         value += networks.torque[at + j] * second_layer[j]

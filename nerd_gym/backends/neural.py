@@ -43,6 +43,7 @@ class NeuralBackend(Backend):
         path = packaged_model(robot, teacher) if model is None else model
         self.model, tensors = open_model(path, robot, self.device, threads)
         self.facts = self.model.facts
+        self.substeps = self.model.substeps
         self.history = self.model.new_history(num_envs)
         self.trust = Trust(robot, tensors, self.device)
         self.q_limit, self.qd_limit = self.trust.healthy_range()

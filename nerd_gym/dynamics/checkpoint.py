@@ -34,6 +34,11 @@ def load_model(path: str | Path, robot: RobotModel) -> tuple[dict[str, Tensor], 
     return tensors, facts
 
 
+def has_packaged_model(robot_name: str, teacher: str) -> bool:
+    """Whether a model of a robot comes with the package."""
+    return (PRETRAINED / f"{robot_name}-{teacher}.safetensors").exists()
+
+
 def packaged_model(robot: RobotModel, teacher: str) -> Path:
     """The model of a robot that comes with the package."""
     path = PRETRAINED / f"{robot.name}-{teacher}.safetensors"

@@ -63,12 +63,15 @@ class ContactLaw(nn.Module):
 
 
 class TorqueLaw(nn.Module):
-    """Joint forces that neither the inertias nor the MJCF explain, from angles and rates."""
+    """Joint forces that neither the inertias nor the MJCF explain, from angles and rates.
+
+    A rate is seen twice, as it is and as little more than its sign: friction is steep where a joint turns back.
+    """
 
     def __init__(self, robot: RobotModel, width: int = 32, rate: Tensor | None = None, force: Tensor | None = None):
         super().__init__()
         n = robot.nj
-        self.first, self.second, self.last = nn.Linear(3 * n, width), nn.Linear(width, width), nn.Linear(width, n)
+        self.first, self.second, self.last = nn.Linear(4 * n, width), nn.Linear(width, width), nn.Linear(width, n)
         nn.init.zeros_(self.last.weight)
         nn.init.zeros_(self.last.bias)
         self.register_buffer("rate", torch.ones(n) if rate is None else rate)
@@ -81,7 +84,8 @@ class TorqueLaw(nn.Module):
         angle = q - self.zero.to(q.dtype)
         sine = torch.where(self.slide, angle, torch.sin(angle))
         cosine = torch.where(self.slide, 0.0, torch.cos(angle))
-        x = torch.stack([sine, cosine, qd / self.rate], -1).flatten(1)
+        rate = qd / self.rate
+        x = torch.stack([sine, cosine, rate, rate / (rate.abs() + 0.1)], -1).flatten(1)
         hidden = nn.functional.silu(self.second(nn.functional.silu(self.first(x))))
         return self.force * self.last(hidden)
 

@@ -53,6 +53,7 @@ class DynamicsModel(ABC):
     """A learned model of one robot with a given teacher, substituted for the solver."""
 
     kind: ClassVar[str]
+    substeps = 1  # evaluations in a frame
 
     def __init__(
         self,

@@ -40,6 +40,7 @@ class StructuredModel(DynamicsModel):
         device = wp.device_from_torch(self.device)
         self.inertias = Inertias(robot, tensors["parameters"])
         self.contact_law, self.torque_law = laws_from(robot, tensors)
+        self.substeps = facts["substeps"]
         links = self.inertias.links()
         networks, widths = Networks(), []
         for name, law in (("contact", self.contact_law), ("torque", self.torque_law)):

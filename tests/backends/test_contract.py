@@ -5,17 +5,20 @@ import torch
 
 from nerd_gym.backends import BACKENDS, Entry, backend_class, make_backend
 
-from ..conftest import ANALYTICAL, ROBOTS, backend_at, everyone, random_state, robot
+from ..conftest import ANALYTICAL, LEARNED_ROBOTS, ROBOTS, backend_at, everyone, random_state, robot
 
 each_backend = pytest.mark.parametrize("name", ANALYTICAL)
+each_pair = pytest.mark.parametrize(
+    ("name", "robot_name"),
+    [(b, r) for b in ANALYTICAL for r in ROBOTS] + [("neural", r) for r in LEARNED_ROBOTS],
+)
 
 
 def push(model, n, seed=0):
     return 5 * (2 * torch.rand(n, model.nj, generator=torch.Generator().manual_seed(seed)) - 1)
 
 
-@each_backend
-@pytest.mark.parametrize("robot_name", ROBOTS)
+@each_pair
 def test_masked_reset_leaves_the_rest_to_the_bit(name, robot_name):
     model, n = robot(robot_name), 6
     q, qd = random_state(model, n)
@@ -31,8 +34,7 @@ def test_masked_reset_leaves_the_rest_to_the_bit(name, robot_name):
     assert not torch.equal(free.q[mask], touched.q[mask])
 
 
-@each_backend
-@pytest.mark.parametrize("robot_name", ROBOTS)
+@each_pair
 def test_restore_goes_back_to_the_bit(name, robot_name):
     model, n = robot(robot_name), 4
     backend = backend_at(name, model, *random_state(model, n))
@@ -47,10 +49,10 @@ def test_restore_goes_back_to_the_bit(name, robot_name):
     assert torch.equal(futures[0][0], futures[1][0]) and torch.equal(futures[0][1], futures[1][1])
 
 
-@each_backend
+@pytest.mark.parametrize(("name", "robot_name"), [*((b, "ant") for b in ANALYTICAL), ("neural", "franka")])
 @pytest.mark.parametrize("host_checks", [True, False])
-def test_a_row_that_comes_apart_is_held_and_reported(name, host_checks):
-    model, n = robot("ant"), 8
+def test_a_row_that_comes_apart_is_held_and_reported(name, robot_name, host_checks):
+    model, n = robot(robot_name), 8
     q, qd = random_state(model, n)
     clean, hurt = (backend_at(name, model, q, qd) for _ in range(2))
     hurt.host_checks = host_checks
@@ -69,7 +71,7 @@ def test_a_row_that_comes_apart_is_held_and_reported(name, host_checks):
     assert hurt.healthy.all() and torch.equal(hurt.q[others], clean.q[others])
 
 
-@each_backend
+@pytest.mark.parametrize("name", [*ANALYTICAL, "neural"])
 def test_a_state_outside_the_stated_range_is_unhealthy(name):
     model = robot("cartpole")
     backend = backend_at(name, model, torch.zeros(2, 2), torch.zeros(2, 2))
@@ -78,8 +80,10 @@ def test_a_state_outside_the_stated_range_is_unhealthy(name):
     assert torch.equal(backend.q[0], torch.zeros(2))
 
 
-@each_backend
-@pytest.mark.parametrize("robot_name", ["ant", "franka"])
+@pytest.mark.parametrize(
+    ("name", "robot_name"),
+    [(b, r) for b in ANALYTICAL for r in ("ant", "franka")] + [("neural", r) for r in LEARNED_ROBOTS],
+)
 def test_threads_and_batch_size_do_not_change_the_bits(name, robot_name):
     model, n = robot(robot_name), 192
     q, qd = random_state(model, n)

@@ -131,7 +131,7 @@ def test_a_torque_law_learns_what_nobody_described(tmp_path):
     errors = {}
     for residual in ("off", "auto"):
         choice = Settings(**vars(settings) | {"residual": residual})
-        tensors, learned = train_structured(data, choice, tmp_path / "x.checkpoint", {})
+        tensors, _ = train_structured(data, choice, tmp_path / "x.checkpoint", {})
         assert any(key.startswith("torque.") for key in tensors) == (residual == "auto")
         student = StructuredModel(model, tensors, {"substeps": model.substeps})
         motion = Motion(data.held["q"][:, 0].clone(), data.held["qd"][:, 0].clone())

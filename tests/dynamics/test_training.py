@@ -95,7 +95,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
     loop = quadratic(tmp_path / "a.checkpoint", Recipe(steps=10, batch=4, warmup=1))
     loop.step = 3
     loop._save()
-    with pytest.raises(ValueError, match="recipe = .*finish that one"):
+    with pytest.raises(ValueError, match=r"recipe = .*finish that one"):
         quadratic(tmp_path / "a.checkpoint", Recipe(steps=11, batch=4, warmup=1)).run()
 
 
