@@ -15,8 +15,10 @@ from torch import Tensor
 
 import nerd_gym  # noqa: F401  registers the ids
 from nerd_gym.bench import save
+from nerd_gym.dynamics.checkpoint import has_packaged_model
 from nerd_gym.policies import Policy
 from nerd_gym.progress import progress
+from nerd_gym.registration import ENVS
 from nerd_gym.wrappers import ReferenceObservation
 
 RESULT = Path(__file__).parent / "results" / "published_policies.json"
@@ -33,6 +35,7 @@ PHYSICS = {
     "warp, reference=True": {"backend": "warp", "reference": True},
     "warp": {"backend": "warp"},
     "mujoco": {"backend": "mujoco"},
+    "neural": {"backend": "neural"},
 }
 
 
@@ -79,6 +82,8 @@ def main(args: Args) -> None:
         policy = Policy.load(args.policies / f"{name}.pth", activation)
         row = {"policy": name, "env": env_id, "episodes": num_envs, "published": published}
         for label, physics in PHYSICS.items():
+            if label == "neural" and not has_packaged_model(ENVS[env_id].task_class().robot_name, "warp"):
+                continue
             row[label] = summary(*first_episodes(policy, env_id, num_envs, args.seed, **physics, **options))
         rows.append(row)
     head = "".join(f"{label:>34s}" for label in PHYSICS)
@@ -86,6 +91,9 @@ def main(args: Args) -> None:
     for row in rows:
         cells = ""
         for label in PHYSICS:
+            if label not in row:
+                cells += f"{'-':>34s}"
+                continue
             figures = row[label]
             cells += f"{figures['mean']:12.0f} +- {figures['std']:4.0f} ({100 * figures['full_length']:3.0f} % full)"
         print(f"{row['policy']:28s}{row['published']:10d}{cells}")

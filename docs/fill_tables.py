@@ -15,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
+PRETRAINED = ROOT / "nerd_gym" / "dynamics" / "pretrained"
 
 
 def load(name: str) -> dict:
@@ -27,14 +28,17 @@ def markdown(head: list[str], rows: list[list[str]]) -> str:
 
 
 def policies() -> str:
-    physics = ["warp, reference=True", "warp", "mujoco"]
-    head = ["published policy", "published", "`warp`, `reference=True`", "`warp`", "`mujoco`"]
+    physics = ["warp, reference=True", "warp", "mujoco", "neural"]
+    head = ["published policy", "published", "`warp`, `reference=True`", "`warp`", "`mujoco`", "`neural`"]
 
-    def cell(figures: dict) -> str:
+    def cell(figures: dict | None) -> str:
+        if figures is None:
+            return "-"
         return f"{figures['mean']:.0f} ± {figures['std']:.0f}, {100 * figures['full_length']:.0f} %"
 
     rows = [
-        [r["policy"], str(r["published"]), *(cell(r[p]) for p in physics)] for r in load("published_policies")["rows"]
+        [r["policy"], str(r["published"]), *(cell(r.get(p)) for p in physics)]
+        for r in load("published_policies")["rows"]
     ]
     return markdown(head, rows)
 
@@ -74,7 +78,60 @@ def recorded() -> str:
     return markdown(head, rows)
 
 
-TABLES = {"recorded": recorded, "policies": policies, "drift": drift, "throughput": throughput, "ratios": ratios}
+def learned() -> str:
+    """Errors of learned models: from the evaluation beside each packaged model."""
+    rows = []
+    for path in sorted(PRETRAINED.glob("*.json")):
+        facts = json.loads(path.read_text())
+        results = facts["results"]
+        for scenario, students in grouped(results).items():
+            for measure, unit in facts["units"].items():
+                for name, result in students.items():
+                    if measure in result:
+                        label = name.removeprefix(facts["robot"] + "-")
+                        rows.append([facts["robot"], scenario, f"{measure} ({unit})", label, *figures(result[measure])])
+    head = ["robot", "rollouts", "error", "model or yardstick", "mean over 100", "at 100", "at 1000"]
+    return markdown(head, rows)
+
+
+def grouped(results: dict) -> dict:
+    """Scenarios by name; the many random grounds as one, the worst of them."""
+    out = {k: v for k, v in results.items() if "random ground" not in k}
+    several = [v for k, v in results.items() if "random ground" in k]
+    if several:
+        measure = next(m for m in next(iter(several[0].values())) if m != "diverged")
+        worst = {
+            name: max((s[name] for s in several), key=lambda r: r[measure]["mean over 100"]) for name in several[0]
+        }
+        out = {f"passive, worst of {len(several)} random grounds": worst} | out
+    return dict(sorted(out.items()))
+
+
+def figures(result: dict) -> list[str]:
+    cells = [f"{result['mean over 100']:.0e}"]
+    for at in ("100", "1000"):
+        e = result.get(at)
+        cells.append(f"{e['mean']:.0e} / {e['median']:.0e}" if e else "")
+    return cells
+
+
+def learned_speed() -> str:
+    rows = [
+        [r["env"], r["model"], f"{r['env_steps_per_s']:,}", f"{r['over']['warp']:.2f}", f"{r['over']['mujoco']:.2f}"]
+        for r in load("neural_speed")["rows"]
+    ]
+    return markdown(["environment", "model", "env-steps/s", "over `warp`", "over `mujoco`"], rows)
+
+
+TABLES = {
+    "recorded": recorded,
+    "policies": policies,
+    "drift": drift,
+    "throughput": throughput,
+    "ratios": ratios,
+    "learned": learned,
+    "learned_speed": learned_speed,
+}
 
 
 def filled(text: str) -> str:

@@ -179,7 +179,8 @@ class Rollouts:
                 name: joint_errors(self.robot, backend_of(self.truth), backend_of(item))
                 for name, item in self.students.items()
             }
-            yield frame, errors, {name: ~backend_of(item).healthy for name, item in self.students.items()}
+            everyone = {"teacher": self.truth} | self.students
+            yield frame, errors, {name: ~backend_of(item).healthy for name, item in everyone.items()}
 
     def _step(self) -> None:
         if self.scenario.env_id is None:
@@ -258,9 +259,10 @@ def _one(group: Rollouts, update: Callable[[int], Any], on_frame) -> tuple[dict[
     totals: dict[tuple[str, str], list[float]] = {}
     result: dict[str, Any] = {name: {} for name in group.students}
     curve: dict[str, dict[str, list]] = {name: {} for name in group.students}
-    lost = {name: torch.zeros(group.n, dtype=torch.bool) for name in group.students}
+    lost = {name: torch.zeros(group.n, dtype=torch.bool) for name in ("teacher", *group.students)}
     last = 0
     for frame, errors, unhealthy in group.run():
+        lost["teacher"] |= unhealthy["teacher"].cpu()
         for name, by_measure in errors.items():
             lost[name] |= unhealthy[name].cpu()
             for measure, error in by_measure.items():
@@ -279,6 +281,7 @@ def _one(group: Rollouts, update: Callable[[int], Any], on_frame) -> tuple[dict[
         result[name][measure]["mean over 100"] = sum(values) / len(values)
     for name in group.students:
         result[name]["diverged"] = int(lost[name].sum())
+        result[name]["diverged, teacher not"] = int((lost[name] & ~lost["teacher"]).sum())
     return result, {name: {m: np.array(rows) for m, rows in by.items()} for name, by in curve.items()}
 
 
@@ -298,8 +301,12 @@ def table(facts: dict[str, Any]) -> str:
                     e = result[measure].get(at)
                     cells += f"{e['mean']:10.1e} /{e['median']:8.1e}" if e else " " * 20
                 lines.append(f"{measure + ' ' + UNITS[measure]:10.10s} {name:34.34s} {cells}")
-        diverged = {name: r["diverged"] for name, r in students.items() if r["diverged"]}
-        lines.append(f"diverged: {', '.join(f'{n} {c}' for n, c in diverged.items()) or 'none'}")
+        diverged = [
+            f"{name} {r['diverged']} ({r['diverged, teacher not']} where the teacher did not)"
+            for name, r in students.items()
+            if r["diverged"]
+        ]
+        lines.append(f"diverged: {', '.join(diverged) or 'none'}")
     return "\n".join(lines)
 
 

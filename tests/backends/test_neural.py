@@ -1,14 +1,26 @@
 """The learned backend: as good as its teacher, and only for the robot that it was learned from."""
 
+import json
+
+import numpy as np
 import pytest
 import torch
 
+from benchmarks.published_policies import first_episodes
 from nerd_gym.backends import make_backend
 from nerd_gym.cli import main
 from nerd_gym.dynamics.checkpoint import PRETRAINED
+from nerd_gym.dynamics.evaluate import Film, Rollouts, Scenario
+from nerd_gym.dynamics.model import Motion
+from nerd_gym.dynamics.structured import StructuredModel
+from nerd_gym.envs.render import TEACHER_COLOUR
+from nerd_gym.files import load_tensors
+from nerd_gym.policies import Policy
+from nerd_gym.robots.contacts import ContactFinder
+from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.model import RobotModel
 
-from ..conftest import make_vec, robot
+from ..conftest import LEARNED_ROBOTS, REFERENCE, everyone, make_vec, robot
 
 
 @pytest.mark.parametrize("control", ["position", "torque"])
@@ -45,6 +57,121 @@ def test_cartpole_left_alone_follows_its_teacher_for_a_thousand_frames():
     assert off[:, 0].mean() < 1e-2 and off[:, 1].median() < 1e-3, off.median(0)
 
 
+def mean_over_a_hundred_frames(ground, n=256):
+    """Mean joint error of passive rollouts from reset over one plane."""
+    pair = [
+        make_vec("NeRD/PendulumContact-v0", n, backend=b, ground=ground, autoreset_mode="Disabled")
+        for b in ("warp", "neural")
+    ]
+    for env in pair:
+        env.reset(seed=500)
+    total, touched = 0.0, torch.zeros(n, dtype=torch.bool)
+    for _ in range(100):
+        for env in pair:
+            env.step(torch.zeros(n, 2))
+        off = pair[0].backend.q - pair[1].backend.q
+        total += (torch.remainder(off + torch.pi, 2 * torch.pi) - torch.pi).abs().mean().item() / 100
+        touched |= (pair[0].backend.contacts.distance < 0).any(-1)
+    return total, touched.float().mean().item()
+
+
+@pytest.mark.parametrize("ground", range(7))
+def test_pendulum_follows_its_teacher_into_contact(ground):
+    """Below a third of the bound of 0.015 rad over planes that no training saw, and 1e-4 where nothing touches."""
+    error, touched = mean_over_a_hundred_frames(ground)
+    assert touched == 0 if ground == 0 else touched > 0.2
+    assert error < (1e-4 if ground == 0 else 5e-3), error
+
+
+def test_pendulum_follows_its_teacher_over_any_plane():
+    error, touched = mean_over_a_hundred_frames("random", 512)
+    assert touched > 0.2 and error < 5e-3, error
+
+
+@pytest.mark.parametrize(
+    ("env_id", "options"),
+    [
+        ("NeRD/Cartpole-v0", {}),
+        ("NeRD/PendulumContact-v0", {"ground": "random"}),
+        ("NeRD/Franka-v0", {"control": "position"}),
+        ("NeRD/Franka-v0", {"control": "torque"}),
+    ],
+)
+def test_a_thousand_steps_of_random_actions_never_diverge(env_id, options):
+    env = make_vec(env_id, 128, backend="neural", **options)
+    env.reset(seed=0)
+    generator = torch.Generator().manual_seed(0)
+    low = torch.ones(128)
+    for _ in range(1000):
+        *_, info = env.step(2 * torch.rand(env.action_space.shape, generator=generator) - 1)
+        assert not info["diverged"].any()
+        low = torch.minimum(low, info["model_trust"])
+    assert ((low >= 0) & (low <= 1)).all()
+
+
+def test_a_published_policy_earns_the_same_on_the_model():
+    path = REFERENCE / "policies" / "Cartpole_seed0.pth"
+    if not path.exists():
+        pytest.skip(f"no published policy at {path}; set NERD_GYM_REFERENCE")
+    policy = Policy.load(path, "tanh")
+    teacher, model = (
+        first_episodes(policy, "NeRD/Cartpole-v0", 128, 0, backend=b)[0].mean().item() for b in ("warp", "neural")
+    )
+    assert abs(model / teacher - 1) < 0.02, (model, teacher)
+
+
+def test_moving_robot_and_ground_together_changes_nothing(tmp_path):
+    """The pendulum's mounting is moved and turned about the vertical with its ground: the same joint motion."""
+    model = robot("pendulum_contact")
+    turn, shift = 0.7, np.array([3.0, -2.0, 0.5])
+    spin = np.array([[np.cos(turn), -np.sin(turn), 0], [np.sin(turn), np.cos(turn), 0], [0, 0, 1]])
+    mjcf = tmp_path / "pendulum_contact.xml"
+    base = spin @ np.array([0.0, -1.0, 2.0]) + shift
+    place = f'pos="{base[0]} {base[1]} {base[2]}" euler="0 0 {turn}"'
+    mjcf.write_text(model.path.read_text().replace('<body name="upper" pos="0 -1 2">', f'<body name="upper" {place}>'))
+    moved = RobotModel.from_mjcf(mjcf)
+    tensors, facts = load_tensors(PRETRAINED / "pendulum_contact-warp.safetensors")
+    here, there = (StructuredModel(r, tensors, facts) for r in (model, moved))
+    n, generator = 256, torch.Generator().manual_seed(0)
+    q, qd = (torch.randn(n, 2, generator=generator) * k for k in (1.0, 3.0))
+    normal = torch.nn.functional.normalize(torch.randn(n, 3, generator=generator), dim=-1)
+    point = torch.tensor([0.0, -1.0, 2.0]) - (1 + torch.rand(n, 1, generator=generator)) * normal
+    matrix = torch.as_tensor(spin, dtype=torch.float32)
+    grounds = (point, normal), (point @ matrix.T + torch.as_tensor(shift, dtype=torch.float32), normal @ matrix.T)
+    results = []
+    for student, r, ground in zip((here, there), (model, moved), grounds, strict=True):
+        contacts = ContactFinder(r, Kinematics(r))(q, *ground)
+        assert (contacts.distance < 0).any(-1).float().mean() > 0.2
+        results.append(student.predict(Motion(q, qd), torch.zeros(n, 2), contacts))
+    off = (results[0].qd - results[1].qd).abs().amax(-1) / (1 + results[0].qd.abs().amax(-1))
+    assert off.median() < 1e-6 and off.quantile(0.98) < 1e-4, off.max()
+
+
+@pytest.mark.parametrize("name", LEARNED_ROBOTS)
+def test_packaged_models_tell_how_they_were_made_and_how_far_they_err(name):
+    facts = make_backend("neural", robot(name), 1).facts
+    assert facts["data_command"].startswith(f"nerd-gym generate {name} ") and facts["teacher"] == "warp"
+    assert facts["command"].startswith(f"nerd-gym train {name} ")
+    assert facts["trust"]["rank_correlation"] >= 0.6
+    report = json.loads((PRETRAINED / f"{name}-warp.json").read_text())
+    assert report["robot_hash"] == robot(name).hash and report["rollouts"] == 2048 and report["results"]
+    assert facts["command"] in {m["command"] for m in report["models"].values()}
+
+
+def test_trust_falls_where_the_model_was_never_trained():
+    """The flag in `info`: of use inside, nothing far outside, and the row is given up further out."""
+    env = make_vec("NeRD/Cartpole-v0", 3, backend="neural", autoreset_mode="Disabled")
+    env.reset(seed=0)
+    q = torch.tensor([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
+    fast = env.backend.trust._qd_range[1].item()
+    qd = torch.tensor([[0.0, 0.5], [0.0, 2 * fast], [0.0, 6 * fast]])
+    env.backend.reset(everyone(3), q, qd)
+    *_, info = env.step(torch.zeros(3, 1))
+    trust = info["model_trust"].tolist()
+    assert trust[0] > 0.2 and trust[1:] == [0.0, 0.0]
+    assert info["diverged"].tolist() == [False, False, True]
+
+
 def test_a_model_of_another_robot_is_refused_with_both_hashes(tmp_path):
     path = tmp_path / "cartpole.xml"
     path.write_text(robot("cartpole").path.read_text().replace('mass="50"', 'mass="51"'))
@@ -56,7 +183,10 @@ def test_a_model_of_another_robot_is_refused_with_both_hashes(tmp_path):
 
 
 def test_what_is_not_there_is_named():
-    with pytest.raises(ValueError, match=r"no packaged model of robot 'ant' .*packaged: cartpole-warp, franka-warp"):
+    with pytest.raises(
+        ValueError,
+        match=r"no packaged model of robot 'ant' .*packaged: cartpole-warp, franka-warp, pendulum_contact-warp",
+    ):
         make_vec("NeRD/Ant-v0", 1, backend="neural")
     with pytest.raises(ValueError, match=r"teacher 'mujoco'"):
         make_vec("NeRD/Cartpole-v0", 1, backend="neural", teacher="mujoco")
@@ -64,19 +194,46 @@ def test_what_is_not_there_is_named():
         make_vec("NeRD/Cartpole-v0", 1, backend="neural", model="nowhere")
 
 
-def test_train_from_the_command_line(tmp_path, capsys):
-    data, out = tmp_path / "data.h5", tmp_path / "model.safetensors"
-    assert main(["generate", "cartpole", "--transitions", "1k", "--frames", "10", "--out", str(data)]) == 0
+def test_train_and_evaluate_from_the_command_line(tmp_path, capsys):
+    """A structured model from little data already beats the teacher with half its substeps."""
+    data, out = tmp_path / "data.h5", tmp_path / "mine.safetensors"
+    assert main(["generate", "cartpole", "--transitions", "5k", "--frames", "10", "--out", str(data)]) == 0
     assert main(["train", "cartpole", "--data", str(data), "--transitions", "600", "--out", str(out)]) == 0
-    assert "half the substeps" in capsys.readouterr().out
+    assert "6 combinations of parameters determined" in capsys.readouterr().out
     facts = make_vec("NeRD/Cartpole-v0", 1, backend="neural", model=out).backend.facts
-    assert facts["teacher"] == "warp" and facts["rank"] == 6
-    assert facts["errors"]["model"]["100"]["median"] < 0.05 * facts["errors"]["half the substeps"]["100"]["median"]
+    assert facts["teacher"] == "warp" and facts["kind"] == "structured"
+    folder = tmp_path / "evaluation"
+    args = ["evaluate", "cartpole", "--model", str(out), "--rollouts", "16", "--out", str(folder), "--no-video"]
+    assert main([*args, "--scenario", "passive"]) == 0
+    assert "start off by rounding" in capsys.readouterr().out
+    report = json.loads((folder / "evaluation.json").read_text())
+    errors = report["results"]["passive"]
+    assert errors["mine"]["hinges"]["100"]["mean"] < 0.05 * errors["half the substeps"]["hinges"]["100"]["mean"]
+    assert errors["mine"]["diverged"] == 0 and (folder / "evaluation.png").stat().st_size > 10_000
     for args, message in (
-        (["ant", "--data", str(data)], "ant has a free base"),
-        (["franka", "--data", str(data)], "holds motion of robot 'cartpole'"),
-        (["franka", "--data", "nowhere.h5"], "no dataset at nowhere.h5"),
+        (["train", "ant", "--model", "structured", "--data", str(data)], "holds motion of robot 'cartpole'"),
+        (["train", "franka", "--data", "nowhere.h5"], "no dataset at nowhere.h5"),
+        (["evaluate", "franka", "--model", str(out)], "learned from robot 'cartpole'"),
+        (["evaluate", "cartpole", "--scenario", "odd"], "no scenario has 'odd'"),
+        (["evaluate", "ant"], "no packaged model of robot 'ant'"),
     ):
-        assert main(["train", *args, "--out", str(tmp_path / "x.safetensors")]) == 2
+        assert main([*args, "--out", str(tmp_path / "x")]) == 2
         assert message in capsys.readouterr().err
-    assert not list(tmp_path.glob("*x.safetensors*"))
+    assert not list(tmp_path.glob("x/evaluation*"))
+
+
+def test_the_film_shows_teacher_and_model(tmp_path):
+    pytest.importorskip("imageio")
+    model = robot("cartpole")
+    group = Rollouts(model, Scenario("passive", 6, False, "NeRD/Cartpole-v0"), {"neural": None}, "warp", 2, 500)
+    picture = group.truth.renderer.frame(group.truth, 0, colour=TEACHER_COLOUR).astype(int)
+    blue = (picture[..., 2] > picture[..., 0] + 60).mean()
+    ghost = model.mj_model.qpos0 + np.array([0.8, 0.5])
+    both = group.truth.renderer.frame(group.truth, 0, ghost, colour=TEACHER_COLOUR).astype(int)
+    orange = (both[..., 0] > both[..., 2] + 60).mean() - (picture[..., 0] > picture[..., 2] + 60).mean()
+    assert blue > 0.005 and orange > 0.005, (blue, orange)
+    film = Film(tmp_path / "film.mp4")
+    for frame, *_ in group.run():
+        film(group.scenario, frame, group)
+    film.close()
+    assert (tmp_path / "film.mp4").stat().st_size > 3_000
