@@ -34,6 +34,7 @@ figures: setup
 	$(BIN)/python benchmarks/published_policies.py --policies $(REFERENCE)/policies
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/ratios.py
+	$(BIN)/python benchmarks/neural_speed.py
 	$(BIN)/python docs/make_pictures.py
 	$(BIN)/python docs/fill_tables.py
 

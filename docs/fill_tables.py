@@ -1,6 +1,6 @@
-"""Write the tables of README.md from the json files in benchmarks/results.
+"""Write the tables of README.md and docs from the json files that commands of the project wrote.
 
-python docs/fill_tables.py            rewrites README.md
+python docs/fill_tables.py            rewrites the documents
 python docs/fill_tables.py --check    fails if a table is not what the json says
 
 A table stands between `<!-- table: NAME -->` and `<!-- end -->`.
@@ -94,6 +94,18 @@ def learned() -> str:
     return markdown(head, rows)
 
 
+def arm() -> str:
+    """The worked example of docs/learned-dynamics.md."""
+    facts = json.loads((ROOT / "docs" / "three_link_arm.json").read_text())
+    rows = [
+        [scenario, name, *figures(result["hinges"])]
+        for scenario, students in facts["results"].items()
+        for name, result in students.items()
+        if name != "teacher"
+    ]
+    return markdown(["rollouts", "model or yardstick", "mean over 100", "at 100", "at 1000"], rows)
+
+
 def grouped(results: dict) -> dict:
     """Scenarios by name; the many random grounds as one, the worst of them."""
     out = {k: v for k, v in results.items() if "random ground" not in k}
@@ -101,7 +113,9 @@ def grouped(results: dict) -> dict:
     if several:
         measure = next(m for m in next(iter(several[0].values())) if m != "diverged")
         worst = {
-            name: max((s[name] for s in several), key=lambda r: r[measure]["mean over 100"]) for name in several[0]
+            name: max((s[name] for s in several), key=lambda r: r[measure]["mean over 100"])
+            for name in several[0]
+            if name != "teacher"
         }
         out = {f"passive, worst of {len(several)} random grounds": worst} | out
     return dict(sorted(out.items()))
@@ -130,6 +144,7 @@ TABLES = {
     "throughput": throughput,
     "ratios": ratios,
     "learned": learned,
+    "arm": arm,
     "learned_speed": learned_speed,
 }
 
@@ -147,8 +162,8 @@ def filled(text: str) -> str:
 
 
 if __name__ == "__main__":
-    readme = ROOT / "README.md"
-    new = filled(readme.read_text())
-    if "--check" in sys.argv and new != readme.read_text():
-        sys.exit("README.md is not what benchmarks/results says: run python docs/fill_tables.py")
-    readme.write_text(new)
+    for document in (ROOT / "README.md", ROOT / "docs" / "learned-dynamics.md"):
+        new = filled(document.read_text())
+        if "--check" in sys.argv and new != document.read_text():
+            sys.exit(f"{document.name} is not what the json files say: run python docs/fill_tables.py")
+        document.write_text(new)

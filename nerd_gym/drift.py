@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .envs.vector import NerdVectorEnv
+from .robots.kinematics import wrap_angle
 from .robots.model import HINGE, RobotModel
 
 MEASURES = {"position": "m", "orientation": "rad", "joints": "rad or m"}
@@ -33,13 +34,18 @@ def state_error(robot: RobotModel, a: Tensor, b: Tensor) -> dict[str, Tensor]:
     errors = {}
     if robot.free_base:
         errors["position"] = (a[:, :3] - b[:, :3]).norm(dim=-1)
-        dot = (a[:, 3:7] * b[:, 3:7]).sum(-1).abs().clamp(max=1)
-        errors["orientation"] = 2 * torch.acos(dot)
+        # The vector part of the turn between them: exact for small turns, where the scalar part is not.
+        vector = a[:, 3:4] * b[:, 4:7] - b[:, 3:4] * a[:, 4:7] - torch.linalg.cross(a[:, 4:7], b[:, 4:7])
+        errors["orientation"] = 2 * torch.asin(vector.norm(dim=-1).clamp(max=1))
+    errors["joints"] = joint_difference(robot, a, b).mean(-1)
+    return errors
+
+
+def joint_difference(robot: RobotModel, a: Tensor, b: Tensor) -> Tensor:
+    """[N, nj]: how far the joints of states q [N, nq] are apart, hinges the shorter way round."""
     off = a[:, robot.joint_q] - b[:, robot.joint_q]
     hinge = torch.as_tensor(robot.mj_model.jnt_type[-robot.nj :] == HINGE, device=off.device)
-    wrapped = torch.remainder(off + torch.pi, 2 * torch.pi) - torch.pi
-    errors["joints"] = torch.where(hinge, wrapped, off).abs().mean(-1)
-    return errors
+    return torch.where(hinge, wrap_angle(off), off).abs()
 
 
 def smooth_actions(env: NerdVectorEnv, frames: int, seed: int, scale: float = 0.5, hold: int = 8) -> Tensor:

@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Literal, get_args, get_origin, get_type_hints
 
 from .backends import BACKENDS
+from .dynamics.checkpoint import PRETRAINED
 from .envs.task import make_config
 from .registration import ENVS
 from .robots.model import RobotModel
@@ -25,6 +26,8 @@ def listing() -> str:
         missing = entry.missing()
         state = "yes" if not missing else f"no: pip install {' '.join(missing)}"
         lines.append(f"{name:26s}{state:12s}{entry.summary}")
+    models = sorted(path.stem for path in PRETRAINED.glob("*.safetensors"))
+    lines += ["", f"packaged models of neural (robot-teacher): {', '.join(models)}"]
     return "\n".join(lines)
 
 

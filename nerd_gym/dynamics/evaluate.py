@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ..backends import make_backend
 from ..backends.base import Backend
+from ..drift import joint_difference, state_error
 from ..files import whole
 from ..progress import progress
 from ..registration import ENVS
@@ -84,20 +85,13 @@ def random_grounds(count: int, seed: int = 500) -> list[tuple[list[float], list[
 
 def joint_errors(robot: RobotModel, truth: Backend, student: Backend) -> dict[str, Tensor]:
     """Errors [N] of base position and orientation, slides, hinges (means of absolute differences), end effector."""
-    errors: dict[str, Tensor] = {}
-    a, b = truth.q, student.q
-    if robot.free_base:
-        errors["position"] = (a[:, :3] - b[:, :3]).norm(dim=-1)
-        # 2 asin |vec| of the difference: exact for small turns, where acos of the scalar part is not.
-        vector = a[:, 3:4] * b[:, 4:7] - b[:, 3:4] * a[:, 4:7] + torch.linalg.cross(a[:, 4:7], b[:, 4:7])
-        errors["orientation"] = 2 * torch.asin(vector.norm(dim=-1).clamp(max=1))
-    hinge = torch.as_tensor(robot.mj_model.jnt_type[-robot.nj :] == HINGE, device=a.device)
-    off = a[:, robot.joint_q] - b[:, robot.joint_q]
-    wrapped = (torch.remainder(off + torch.pi, 2 * torch.pi) - torch.pi).abs()
-    if bool((~hinge).any()):
-        errors["slides"] = off[:, ~hinge].abs().mean(-1)
-    if bool(hinge.any()):
-        errors["hinges"] = wrapped[:, hinge].mean(-1)
+    errors = state_error(robot, truth.q, student.q)
+    del errors["joints"]
+    hinge = torch.as_tensor(robot.mj_model.jnt_type[-robot.nj :] == HINGE, device=truth.device)
+    off = joint_difference(robot, truth.q, student.q)
+    for name, kind in (("slides", ~hinge), ("hinges", hinge)):
+        if bool(kind.any()):
+            errors[name] = off[:, kind].mean(-1)
     sites = [robot.mj_model.site(k).name for k in range(robot.mj_model.nsite)]
     if "end_effector" in sites:
         errors["end_effector"] = (truth.site("end_effector") - student.site("end_effector")).norm(dim=-1)
@@ -281,7 +275,7 @@ def _one(group: Rollouts, update: Callable[[int], Any], on_frame) -> tuple[dict[
         result[name][measure]["mean over 100"] = sum(values) / len(values)
     for name in group.students:
         result[name]["diverged"] = int(lost[name].sum())
-        result[name]["diverged, teacher not"] = int((lost[name] & ~lost["teacher"]).sum())
+    result["teacher"] = {"diverged": int(lost["teacher"].sum())}
     return result, {name: {m: np.array(rows) for m, rows in by.items()} for name, by in curve.items()}
 
 
@@ -296,16 +290,15 @@ def table(facts: dict[str, Any]) -> str:
         measures = [m for m in UNITS if m in next(iter(students.values()))]
         for measure in measures:
             for name, result in students.items():
+                if measure not in result:
+                    continue  # the teacher, who has no error
                 cells = f"{result[measure]['mean over 100']:14.1e}"
                 for at in columns[1:]:
                     e = result[measure].get(at)
                     cells += f"{e['mean']:10.1e} /{e['median']:8.1e}" if e else " " * 20
                 lines.append(f"{measure + ' ' + UNITS[measure]:10.10s} {name:34.34s} {cells}")
-        diverged = [
-            f"{name} {r['diverged']} ({r['diverged, teacher not']} where the teacher did not)"
-            for name, r in students.items()
-            if r["diverged"]
-        ]
+        lost = {name: r["diverged"] for name, r in students.items() if r["diverged"]}
+        diverged = [f"{name} {count}" for name, count in lost.items()]
         lines.append(f"diverged: {', '.join(diverged) or 'none'}")
     return "\n".join(lines)
 
@@ -343,16 +336,16 @@ def plot(facts: dict[str, Any], curves: dict[str, Any], path: Path) -> None:
 class Film:
     """The first rollouts of every scenario: the teacher in blue, the first model over it in orange."""
 
-    def __init__(self, path: Path, frames: int = 150, rows: int = 2, scenarios: int = 4):
+    def __init__(self, path: Path, frames: int = 120, rows: int = 2, scenarios: int = 3):
         from ..video import VideoWriter
 
-        self._writer, self._frames, self._rows = VideoWriter(path, fps=30), frames, rows
+        self._writer, self._frames, self._rows = VideoWriter(path, fps=20), frames, rows
         self._names: list[str] = []
         self._limit = scenarios
 
     def __call__(self, scenario: Scenario, frame: int, group: Rollouts) -> None:
         """To be called after every frame."""
-        if scenario.env_id is None or frame > self._frames or frame % 2:
+        if scenario.env_id is None or frame > self._frames or frame % 3:
             return
         if scenario.name not in self._names:
             if len(self._names) == self._limit:

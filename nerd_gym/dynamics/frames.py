@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..robots.kinematics import Kinematics, quat_to_matrix
+from ..robots.kinematics import Kinematics, quat_to_matrix, wrap_angle
 from ..robots.model import HINGE
 from .model import Motion
 
@@ -68,7 +68,7 @@ class RobotFrames:
 
     def wrapped(self, joints: Tensor) -> Tensor:
         """[N, nj] joint positions with the angles of unlimited hinges in [-pi, pi)."""
-        return torch.where(self.unlimited, wrap(joints), joints)
+        return torch.where(self.unlimited, wrap_angle(joints), joints)
 
     def relative_motion(self, now: Motion, after: Motion) -> tuple[Tensor, Tensor]:
         """How position and velocity change from one state to the next, [N, nv] each, in the frame of the first.
@@ -96,11 +96,6 @@ class RobotFrames:
         angular = ((now.qd[:, 3:6] + change[:, 3:6])[:, None] @ quat_to_matrix(turn))[:, 0]
         q = torch.cat([now.q[:, :3] + world[..., 0], quat, now.q[:, 7:] + step[:, 6:]], 1)
         return Motion(q, torch.cat([now.qd[:, :3] + world[..., 1], angular, now.qd[:, 6:] + change[:, 6:]], 1))
-
-
-def wrap(angle: Tensor) -> Tensor:
-    """Into [-pi, pi)."""
-    return torch.remainder(angle + math.pi, 2 * math.pi) - math.pi
 
 
 def quat_conjugate(quat: Tensor) -> Tensor:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..robots.kinematics import wrap_angle
 from .random import EnvRandom
-from .task import State, Task, total, wrap_angle
+from .task import State, Task, total
 
 
 class Cartpole(Task):

@@ -10,8 +10,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ..robots.kinematics import wrap_angle
 from .random import EnvRandom
-from .task import State, Task, TaskConfig, total, wrap_angle
+from .task import State, Task, TaskConfig, total
 
 # The published planes as (point, normal); number 0 is out of reach.
 GROUNDS = (

@@ -128,8 +128,3 @@ def option_names(cls: type[TaskConfig]) -> list[str]:
 def total(terms: dict[str, Tensor]) -> Tensor:
     """The sum of reward terms."""
     return reduce(add, terms.values())
-
-
-def wrap_angle(angle: Tensor) -> Tensor:
-    """To [-pi, pi)."""
-    return torch.remainder(angle + torch.pi, 2 * torch.pi) - torch.pi

@@ -43,6 +43,11 @@ def quat_rotate(quat: Tensor, vector: Tensor) -> Tensor:
     return vector + quat[..., :1] * t + torch.linalg.cross(u, t)
 
 
+def wrap_angle(angle: Tensor) -> Tensor:
+    """To [-pi, pi)."""
+    return torch.remainder(angle + torch.pi, 2 * torch.pi) - torch.pi
+
+
 class Kinematics:
     """Poses of a robot's bodies and of points fixed to them."""
 

@@ -225,7 +225,7 @@ def test_train_and_evaluate_from_the_command_line(tmp_path, capsys):
 def test_the_film_shows_teacher_and_model(tmp_path):
     pytest.importorskip("imageio")
     model = robot("cartpole")
-    group = Rollouts(model, Scenario("passive", 6, False, "NeRD/Cartpole-v0"), {"neural": None}, "warp", 2, 500)
+    group = Rollouts(model, Scenario("passive", 12, False, "NeRD/Cartpole-v0"), {"neural": None}, "warp", 2, 500)
     picture = group.truth.renderer.frame(group.truth, 0, colour=TEACHER_COLOUR).astype(int)
     blue = (picture[..., 2] > picture[..., 0] + 60).mean()
     ghost = model.mj_model.qpos0 + np.array([0.8, 0.5])
