@@ -186,6 +186,8 @@ class Train:
     """structured: a network for joint forces that nobody described: on, off, or auto: if the data call for it."""
     seed: int = 0
     """One seed, one result."""
+    device: str = "cpu"
+    """Torch device on which an mlp or a transformer is trained."""
     out: Path | None = None
     """The model; by default out/models/ROBOT-MODEL.safetensors."""
 
@@ -200,7 +202,9 @@ class Train:
         out = self.out or Path("out/models") / f"{robot.name}-{kind}.safetensors"
         network = tuple(map(_key_value, self.size))
         chosen = ("steps", "batch", "optimiser", "lr", "polish", "transitions", "residual", "seed")
-        settings = Settings(kind=kind, network=network, **{name: getattr(self, name) for name in chosen})
+        settings = Settings(
+            kind=kind, network=network, device=self.device, **{name: getattr(self, name) for name in chosen}
+        )
         default = Settings(kind=kind)
         changed = [name for name in chosen if getattr(settings, name) != getattr(default, name)]
         words = [f"nerd-gym train {self.robot} --model {kind}", *(f"--{n} {getattr(settings, n)}" for n in changed)]

@@ -29,7 +29,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) 
 
     with whole(path) as part:  # not save_file, which keeps the file from everyone but its owner
         part.write_bytes(
-            save({name: value.contiguous() for name, value in tensors.items()}, {"facts": json.dumps(facts)})
+            save({name: value.cpu().contiguous() for name, value in tensors.items()}, {"facts": json.dumps(facts)})
         )
 
 

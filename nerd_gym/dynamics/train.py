@@ -41,6 +41,7 @@ class Settings:
     transitions: int = 4000  # that inertial parameters are fitted to
     residual: str = "auto"  # torque network of a structured model
     seed: int = 0
+    device: str = "cpu"  # of a network's training; identification is float64 on the CPU
 
     def recipe(self, **defaults: Any) -> Recipe:
         """The recipe of a kind with the user's changes."""
@@ -110,14 +111,16 @@ def train_network(
     recipe = settings.recipe(**NETWORK_RECIPES[kind])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        model = cls(robot, {}, facts | {"network": network})
+        model = cls(robot, {}, facts | {"network": network}, settings.device)
     length = data.train["force"].shape[1]
     if length < model.frames:
         raise ValueError(f"the trajectories have {length} frames; {kind} is trained on windows of {model.frames}")
-    model.fit_normaliser(windows(data.train, model.frames, 20_000, torch.Generator().manual_seed(settings.seed)))
 
     def sample(generator: torch.Generator, size: int) -> dict[str, Tensor]:
-        return windows(data.train, model.frames, size, generator)
+        batch = windows(data.train, model.frames, size, generator)
+        return {name: value.to(model.device) for name, value in batch.items()}
+
+    model.fit_normaliser(sample(torch.Generator().manual_seed(settings.seed), 20_000))
 
     def validate() -> dict[str, float]:
         return {"rollout": rollout_error(model, data.held)}
@@ -132,15 +135,16 @@ def rollout_error(
     model: DynamicsModel, held: dict[str, Tensor], rollouts: int = ROLLOUTS, frames: int = ROLLOUT_FRAMES
 ) -> float:
     """Mean error of position, orientation and joints over held-back trajectories under their own forces."""
-    robot, rows = model.robot, slice(0, rollouts)
-    find = ContactFinder(robot, Kinematics(robot))
-    ground = held["ground_point"][rows], held["ground_normal"][rows]
-    motion = Motion(held["q"][rows, 0], held["qd"][rows, 0])
+    robot = model.robot
+    held = {name: value[:rollouts].to(model.device) for name, value in held.items()}
+    find = ContactFinder(robot, Kinematics(robot, model.device))
+    ground = held["ground_point"], held["ground_normal"]
+    motion = Motion(held["q"][:, 0], held["qd"][:, 0])
     history = model.new_history(len(motion.q))
     total, frames = 0.0, min(frames, held["force"].shape[1])
     for frame in range(frames):
-        motion = model.predict(motion, held["force"][rows, frame], find(motion.q, *ground), history)
-        errors = state_error(robot, held["q"][rows, frame + 1], motion.q)
+        motion = model.predict(motion, held["force"][:, frame], find(motion.q, *ground), history)
+        errors = state_error(robot, held["q"][:, frame + 1], motion.q)
         # A rollout that came apart counts as a large error, not as no number.
         total += sum(torch.nan_to_num(e, nan=10.0).clamp(max=10.0).mean().item() for e in errors.values())
     return total / frames

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from nerd_gym.backends import make_backend
 from nerd_gym.backends.warp import WarpBackend, read_links
+from nerd_gym.dynamics.checkpoint import save_model
 from nerd_gym.dynamics.identify import PER_LINK, Identification, Regressor
 from nerd_gym.dynamics.sampling import Sampler, ranges_for
 from nerd_gym.robots.model import RobotModel
@@ -71,22 +73,22 @@ def rollout_error(teacher, students, n=128, frames=100, seed=7):
     return [(student.q - teacher.q).abs().mean(-1).median().item() for student in students]
 
 
-def learned_backend(inertias, n):
-    class Learned(WarpBackend):
-        def _links(self):
-            return inertias.links()
-
-    return Learned(inertias.robot, n)
+def learned_backend(inertias, n, path):
+    model = inertias.robot
+    facts = {"kind": "structured", "robot_hash": model.hash, "frame_dt": model.frame_dt, "substeps": model.substeps}
+    save_model(path, {"parameters": inertias.parameters}, facts)
+    return make_backend("neural", model, n, model=path)
 
 
 @pytest.mark.parametrize(("name", "rank"), [("cartpole", 6), ("franka", 51)])
-def test_learned_inertias_beat_the_teacher_with_half_its_substeps(name, rank):
+def test_learned_inertias_beat_the_teacher_with_half_its_substeps(name, rank, tmp_path):
     """1000 frames of data; 51 for the arm: 44 of 77 inertias and armatures, and 7 dampings."""
     model = robot(name)
     inertias = Identification(model).fit(*transitions(model, 250))
     assert inertias.rank == rank and inertias.residual < 1e-4
     coarse = WarpBackend(model, 128, substeps=model.substeps // 2)
-    learned, half = rollout_error(WarpBackend(model, 128), [learned_backend(inertias, 128), coarse])
+    student = learned_backend(inertias, 128, tmp_path / "x.safetensors")
+    learned, half = rollout_error(WarpBackend(model, 128), [student, coarse])
     assert learned < 2e-3 and learned < 0.05 * half, (learned, half)
 
 
@@ -100,7 +102,8 @@ def test_nothing_is_taken_from_the_mjcf_inertias(tmp_path):
     assert teacher_model.hash != model.hash
     inertias = Identification(model).fit(*transitions(teacher_model, 250))
     described = WarpBackend(model, 128)
-    learned, wrong = rollout_error(WarpBackend(teacher_model, 128), [learned_backend(inertias, 128), described])
+    student = learned_backend(inertias, 128, tmp_path / "x.safetensors")
+    learned, wrong = rollout_error(WarpBackend(teacher_model, 128), [student, described])
     assert learned < 2e-3 and wrong > 0.1, (learned, wrong)
 
 
