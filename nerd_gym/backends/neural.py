@@ -11,6 +11,7 @@ from torch import Tensor
 from ..dynamics.checkpoint import packaged_model
 from ..dynamics.model import Motion, open_model
 from ..dynamics.trust import Trust
+from ..robots.contacts import Contacts
 from ..robots.model import RobotModel
 from .base import Backend
 
@@ -47,17 +48,21 @@ class NeuralBackend(Backend):
         self.history = self.model.new_history(num_envs)
         self.trust = Trust(robot, tensors, self.device)
         self.q_limit, self.qd_limit = self.trust.healthy_range()
-        self._believed = torch.ones(num_envs, device=self.device)
+        self._last: tuple[Motion, Tensor, Contacts] | None = None  # what the last frame started from
 
     def _advance(self, joint_force: Tensor) -> None:
-        contacts = self._find_contacts(self.q, self.ground_point, self.ground_normal)
-        self._believed = self.trust(self.q, self.qd, joint_force, contacts)
-        q, qd = self.model.predict(Motion(self.q, self.qd), joint_force, contacts, self.history)
+        before = Motion(self.q.clone(), self.qd.clone())
+        contacts = self._find_contacts(before.q, self.ground_point, self.ground_normal)
+        q, qd = self.model.predict(before, joint_force, contacts, self.history)
         self.q.copy_(q)
         self.qd.copy_(qd)
+        self._last = before, joint_force, contacts
 
     def info(self) -> dict[str, Tensor]:
-        return {"model_trust": self._believed}
+        if self._last is None:
+            return {"model_trust": torch.ones(self.num_envs, device=self.device)}
+        state, force, contacts = self._last
+        return {"model_trust": self.trust(*state, force, contacts)}
 
     def _rows_written(self, mask: Tensor) -> None:
         if self.history is not None:

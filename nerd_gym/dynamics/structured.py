@@ -58,8 +58,9 @@ class StructuredModel(DynamicsModel):
         given = (*state, contacts.ground_point, contacts.ground_normal)
         if self._batch is None or len(self._batch[0]) != len(state.q):
             self.close()
-            self._batch = tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in given)
-            self._launcher = Launcher(self._kernel, self._constants, self.robot.nj, *self._batch, self.threads)
+            with torch.inference_mode(False):  # or nobody could write to them outside that mode later
+                self._batch = tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in given)
+                self._launcher = Launcher(self._kernel, self._constants, self.robot.nj, *self._batch, self.threads)
         for mine, theirs in zip(self._batch, given, strict=True):
             mine.copy_(theirs)
         self._launcher(joint_force)

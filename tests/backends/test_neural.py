@@ -158,6 +158,15 @@ def test_packaged_models_tell_how_they_were_made_and_how_far_they_err(name):
     assert facts["command"] in {m["command"] for m in report["models"].values()}
 
 
+def test_inference_mode_may_come_and_go():
+    backend = make_backend("neural", robot("cartpole"), 2)
+    with torch.inference_mode():
+        backend.step(torch.zeros(2, 2))
+    backend.step(torch.zeros(2, 2))
+    backend.reset(everyone(2), torch.zeros(2, 2), torch.zeros(2, 2))
+    assert backend.info()["model_trust"].shape == (2,)
+
+
 def test_trust_falls_where_the_model_was_never_trained():
     """The flag in `info`: of use inside, nothing far outside, and the row is given up further out."""
     env = make_vec("NeRD/Cartpole-v0", 3, backend="neural", autoreset_mode="Disabled")
