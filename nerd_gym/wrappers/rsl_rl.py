@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
@@ -48,7 +49,10 @@ class RslRlVecEnv(VecEnv):
         return TensorDict({"policy": self._obs}, batch_size=[self.num_envs], device=self.device)
 
     def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
-        self._obs, reward, terminated, truncated, info = self.env.step(actions)
+        # The runner calls this in inference mode, whose tensors nothing outside it may write to. The environment
+        # outlives the runner, so that it must keep none.
+        with torch.inference_mode(False), torch.no_grad():
+            self._obs, reward, terminated, truncated, info = self.env.step(actions)
         extras = {
             "time_outs": time_outs(terminated, truncated),
             "diverged": info["diverged"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,20 +62,26 @@ class Sb3VecEnv(VecEnv):
         return self.env.render()
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        return self._for_each(getattr(self.env, attr_name), indices)
+        return self._for_each(getattr(self._owner(attr_name), attr_name), indices)
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        setattr(self.env.unwrapped, attr_name, value)
+        setattr(self._owner(attr_name), attr_name, value)
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
-        return self._for_each(getattr(self.env, method_name)(*args, **kwargs), indices)
+        return self._for_each(getattr(self._owner(method_name), method_name)(*args, **kwargs), indices)
 
     def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
-        env, found = self.env, isinstance(self.env, wrapper_class)
-        while isinstance(env, VectorWrapper) and not found:
-            env = env.env
-            found = isinstance(env, wrapper_class)
-        return self._for_each(found, indices)
+        return self._for_each(any(isinstance(layer, wrapper_class) for layer in self._layers()), indices)
+
+    def _layers(self) -> Iterator[VectorEnv]:
+        layer = self.env
+        yield layer
+        while isinstance(layer, VectorWrapper):
+            layer = layer.env
+            yield layer
+
+    def _owner(self, name: str) -> VectorEnv:
+        return next((layer for layer in self._layers() if hasattr(layer, name)), self.env.unwrapped)
 
     def _for_each(self, value: Any, indices: Any) -> list[Any]:
         return [value for _ in self._get_indices(indices)]
