@@ -19,7 +19,8 @@ class RlGamesVecEnv(IVecEnv):
 
     ``infos`` is the environment's info with ``time_outs`` [N], from which rl-games bootstraps (with the value of the
     state before the step: it never sees the final observation), and ``episode``, means that its
-    ``IsaacAlgoObserver`` logs.
+    ``IsaacAlgoObserver`` logs. An adapter of your own making goes into the config as ``vec_env``, with its
+    ``env_info``, through ``Runner.load_config``: ``Runner.load`` would copy it.
     """
 
     def __init__(self, env: VectorEnv):

@@ -53,7 +53,8 @@ class SkrlEnv(Wrapper):
         return None
 
     def render(self, *args: Any, **kwargs: Any) -> Any:
-        return self._env.render()
+        """Nothing without a render_mode: trainers ask for a frame of every step unless they are headless."""
+        return None if self._env.render_mode is None else self._env.render()
 
     def close(self) -> None:
         self._env.close()

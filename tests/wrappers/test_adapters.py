@@ -304,6 +304,21 @@ def test_sb3_wrappers_and_episode_statistics():
     assert vec.env_is_wrapped(Spy) == [True] * 4 and vec.env_is_wrapped(VecMonitor, 0) == [False]
 
 
+def test_sb3_replay_buffer_holds_true_final_observations_and_time_outs():
+    need("sb3")
+    from stable_baselines3 import SAC
+
+    env = Spy(constant_task())
+    policy = {"net_arch": [4]}
+    model = SAC("MlpPolicy", wrappers.Sb3VecEnv(env), buffer_size=60, learning_starts=100, policy_kwargs=policy)
+    model.learn(6 * 3)
+    buffer = model.replay_buffer
+    np.testing.assert_array_equal(buffer.observations[:6], env["before"])
+    np.testing.assert_array_equal(buffer.next_observations[:6], env["final_obs"])
+    np.testing.assert_array_equal(buffer.dones[:6], env["terminated"] | env["truncated"])
+    np.testing.assert_array_equal(buffer.timeouts[:6], env["truncated"] & ~env["terminated"])
+
+
 def test_sb3_seed_is_used_once():
     need("sb3")
     vec = wrappers.Sb3VecEnv(cartpole())
