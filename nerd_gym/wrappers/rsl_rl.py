@@ -1,0 +1,64 @@
+"""NerdVectorEnv as rsl_rl takes it: observations in a TensorDict."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from gymnasium.vector import VectorEnv
+from torch import Tensor
+
+from ..optional import require
+from .base import step_means, time_outs, torch_env
+
+VecEnv = require("rsl_rl.env", extra="rsl-rl").VecEnv
+TensorDict = require("tensordict", extra="rsl-rl").TensorDict
+
+NO_HORIZON = 2**31 - 1
+
+
+class RslRlVecEnv(VecEnv):
+    """A batch for rsl_rl's runners, with one group of observations, ``policy``.
+
+    ``extras`` holds ``time_outs`` [N], from which rsl_rl bootstraps (with the value of the state before the step: it
+    never sees the final observation), ``diverged`` [N], and ``log``, means that its logger writes. rsl_rl never calls
+    reset, so that the first one, with `seed`, is here.
+    """
+
+    def __init__(self, env: VectorEnv, seed: int | None = None):
+        self.env = env
+        self.native = native = torch_env(env)
+        self.num_envs = env.num_envs
+        self.num_actions = env.single_action_space.shape[0]
+        self.max_episode_length = NO_HORIZON if native.horizon is None else native.horizon
+        self.device = native.device
+        self.cfg = {"robot": native.task.robot.name, "backend": native.backend.name, **asdict(native.task.config)}
+        self._obs, _ = env.reset(seed=seed)
+
+    @property
+    def episode_length_buf(self) -> Tensor:
+        """Steps [N] of the episodes under way; the runner sets it to start them at random ages."""
+        return self.native._steps
+
+    @episode_length_buf.setter
+    def episode_length_buf(self, steps: Tensor) -> None:
+        self.native._steps.copy_(steps)
+
+    def get_observations(self) -> TensorDict:
+        return TensorDict({"policy": self._obs}, batch_size=[self.num_envs], device=self.device)
+
+    def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
+        # The runner calls this in inference mode, whose tensors nothing outside it may write to. The environment
+        # outlives the runner, so that it must keep none.
+        with torch.inference_mode(False), torch.no_grad():
+            self._obs, reward, terminated, truncated, info = self.env.step(actions)
+        extras = {
+            "time_outs": time_outs(terminated, truncated),
+            "diverged": info["diverged"],
+            "log": {f"/{name}": mean for name, mean in step_means(self.native, info).items()},
+        }
+        return self.get_observations(), reward, (terminated | truncated).long(), extras
+
+    def close(self) -> None:
+        self.env.close()
