@@ -174,6 +174,11 @@ class NerdVectorEnv(VectorEnv, EzPickle):
     # Beyond Gymnasium.
 
     @property
+    def episode_steps(self) -> Tensor:
+        """Steps [N] of the episodes under way; to write into it is to change their age."""
+        return self._steps
+
+    @property
     def renderer(self):
         """Draws the rows; made on first use."""
         if self._renderer is None:

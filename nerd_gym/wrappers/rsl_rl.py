@@ -39,11 +39,11 @@ class RslRlVecEnv(VecEnv):
     @property
     def episode_length_buf(self) -> Tensor:
         """Steps [N] of the episodes under way; the runner sets it to start them at random ages."""
-        return self.native._steps
+        return self.native.episode_steps
 
     @episode_length_buf.setter
     def episode_length_buf(self, steps: Tensor) -> None:
-        self.native._steps.copy_(steps)
+        self.native.episode_steps.copy_(steps)
 
     def get_observations(self) -> TensorDict:
         return TensorDict({"policy": self._obs}, batch_size=[self.num_envs], device=self.device)
