@@ -175,26 +175,32 @@ class Loop:
         recipe = self.recipe
         self.module.load_state_dict(self.best_weights)
         batch = self.sample(self._generator(rank), recipe.polish_batch)
+        # All iterations in one step: torch's L-BFGS searches its lines only within one.
         optimiser = torch.optim.LBFGS(
             self.module.parameters(),
-            max_iter=1,
+            max_iter=recipe.polish,
+            max_eval=4 * recipe.polish,
             history_size=50,
             tolerance_grad=0.0,
             tolerance_change=0.0,
             line_search_fn="strong_wolfe",
         )
+        with progress(desc="polish", unit="evaluation", disable=rank > 0) as bar:
 
-        def closure() -> Tensor:
-            optimiser.zero_grad()
-            loss = self.loss(batch)
-            loss.backward()
-            average_gradients(self.module, world)
-            return loss
+            def closure() -> Tensor:
+                optimiser.zero_grad()
+                loss = self.loss(batch)
+                loss.backward()
+                average_gradients(self.module, world)
+                value = loss.detach()
+                if world > 1:  # the line search must decide alike everywhere
+                    distributed.all_reduce(value)
+                    value /= world
+                bar.update()
+                bar.set_postfix(loss=f"{value.item():.3g}")
+                return value
 
-        with progress(range(recipe.polish), desc="polish", unit="step", disable=rank > 0) as bar:
-            for _ in bar:
-                value = optimiser.step(closure).item()
-                bar.set_postfix(loss=f"{value:.3g}")
+            optimiser.step(closure)
         self.average = {key: value.detach().clone() for key, value in self.module.state_dict().items()}
         self.step += recipe.polish
         self._validate()
