@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +23,9 @@ def run_demo(out: Path, video: bool = True, num_envs: int = 64, seed: int = 0) -
     """Write drift.json, drift.png and (with video) drift.mp4 into `out`; print the table."""
     out.mkdir(parents=True, exist_ok=True)
     require("matplotlib", extra="video")
-    writer = VideoWriter(out / "drift.mp4", fps=30) if video else None
-    drifts = []
-    with progress(total=len(ENVS) * max(FRAMES), unit="frame", desc="demo") as bar:
+    drifts: list[Drift] = []
+    film = VideoWriter(out / "drift.mp4", fps=30) if video else nullcontext()
+    with film as writer, progress(total=len(ENVS) * max(FRAMES), unit="frame", desc="demo") as bar:
         for env_id in ENVS:
             bar.set_postfix_str(env_id)
 
@@ -34,8 +35,6 @@ def run_demo(out: Path, video: bool = True, num_envs: int = 64, seed: int = 0) -
                     writer.add(side_by_side(env_id, envs))
 
             drifts += measure_drift(env_id, backends_of(env_id), max(FRAMES), num_envs, seed, on_step)
-    if writer is not None:
-        writer.close()
     print(table(drifts))
     plot(drifts, out / "drift.png")
     facts = {
@@ -101,10 +100,10 @@ def plot(drifts: list[Drift], path: Path) -> None:
 
 
 def side_by_side(env_id: str, envs: list) -> np.ndarray:
-    """Row 0 of every environment next to each other, each with its name."""
-    pictures = []
-    for env in envs:
-        pictures.append(label(env.renderer.frame(env, 0), f"{env_id}   {env.backend.name}"))
+    """Row 0 of every environment next to each other, each with its name; always as wide as all backends need."""
+    pictures = [label(env.renderer.frame(env, 0), f"{env_id}   {env.backend.name}") for env in envs]
+    blank = np.full_like(pictures[0], 255)
+    pictures += [label(blank, "no learned model of this robot is packaged")] * (len(BACKENDS) + 1 - len(envs))
     return np.concatenate(pictures, 1)
 
 

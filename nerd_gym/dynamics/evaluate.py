@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from ..files import whole
 from ..progress import progress
 from ..registration import ENVS
 from ..robots.model import HINGE, RobotModel
+from ..video import VideoWriter
 from .checkpoint import load_model, packaged_model
 from .sampling import Sampler, ranges_for
 
@@ -336,10 +338,8 @@ def plot(facts: dict[str, Any], curves: dict[str, Any], path: Path) -> None:
 class Film:
     """The first rollouts of every scenario: the teacher in blue, the first model over it in orange."""
 
-    def __init__(self, path: Path, frames: int = 120, rows: int = 2, scenarios: int = 3):
-        from ..video import VideoWriter
-
-        self._writer, self._frames, self._rows = VideoWriter(path, fps=20), frames, rows
+    def __init__(self, writer: VideoWriter, frames: int = 120, rows: int = 2, scenarios: int = 3):
+        self._writer, self._frames, self._rows = writer, frames, rows
         self._names: list[str] = []
         self._limit = scenarios
 
@@ -362,10 +362,6 @@ class Film:
         text = f"{scenario.name}   teacher blue, NeRD orange   frame {frame}"
         self._writer.add(label(np.concatenate(pictures, 1), text))
 
-    def close(self) -> None:
-        """Finish the file."""
-        self._writer.close()
-
 
 def run_evaluation(
     robot: RobotModel,
@@ -379,13 +375,13 @@ def run_evaluation(
 ) -> dict[str, Any]:
     """Evaluate, print the table, write evaluation.json, .png and .mp4 into `out`."""
     out.mkdir(parents=True, exist_ok=True)
-    film = Film(out / "evaluation.mp4") if video and any(s.env_id for s in scenarios(robot)) else None
-    facts, curves = evaluate(robot, models, teacher, rollouts, seed, only, film)
+    filmed = video and any(s.env_id for s in scenarios(robot))
+    with VideoWriter(out / "evaluation.mp4", fps=20) if filmed else nullcontext() as writer:
+        film = Film(writer) if filmed else None
+        facts, curves = evaluate(robot, models, teacher, rollouts, seed, only, film)
     print(table(facts))
     with whole(out / "evaluation.json") as part:
         part.write_text(json.dumps(facts, indent=1) + "\n")
     plot(facts, curves, out / "evaluation.png")
-    if film is not None:
-        film.close()
-    print(f"written to {out}: evaluation.json, evaluation.png{', evaluation.mp4' if film else ''}")
+    print(f"written to {out}: evaluation.json, evaluation.png{', evaluation.mp4' if filmed else ''}")
     return facts

@@ -19,6 +19,7 @@ from nerd_gym.policies import Policy
 from nerd_gym.robots.contacts import ContactFinder
 from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.model import RobotModel
+from nerd_gym.video import VideoWriter
 
 from ..conftest import LEARNED_ROBOTS, REFERENCE, everyone, make_vec, robot
 
@@ -241,8 +242,8 @@ def test_the_film_shows_teacher_and_model(tmp_path):
     both = group.truth.renderer.frame(group.truth, 0, ghost, colour=TEACHER_COLOUR).astype(int)
     orange = (both[..., 0] > both[..., 2] + 60).mean() - (picture[..., 0] > picture[..., 2] + 60).mean()
     assert blue > 0.005 and orange > 0.005, (blue, orange)
-    film = Film(tmp_path / "film.mp4")
-    for frame, *_ in group.run():
-        film(group.scenario, frame, group)
-    film.close()
+    with VideoWriter(tmp_path / "film.mp4", fps=20) as writer:
+        film = Film(writer)
+        for frame, *_ in group.run():
+            film(group.scenario, frame, group)
     assert (tmp_path / "film.mp4").stat().st_size > 3_000
