@@ -1,7 +1,8 @@
 """Policies: an observation normaliser and a network, kept without code.
 
-A policy is a safetensors file (weights) whose metadata holds the facts as json. Checkpoints of rl-games are
-read through torch's restricted unpickler with an allow-list: a file that asks for anything else is refused.
+A policy is a safetensors file (weights) whose metadata holds the facts as json. Trained objects of RL libraries are
+converted (conversions.py). Checkpoints of rl-games are read through torch's restricted unpickler with an allow-list: a
+file that asks for anything else is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from torch import Tensor, nn
 
 from .files import load_tensors, save_tensors
 
-ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU}
+ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}
+Layers = list[tuple[Tensor, Tensor]]  # weight [out, in] and bias [out]
 # What rl-games puts beside its tensors: numpy scalars. Their module was renamed in numpy 2.
 ALLOWED = [
     (np._core.multiarray.scalar, "numpy.core.multiarray.scalar"),
@@ -42,18 +44,40 @@ def read_rl_games(path: str | Path) -> dict[str, Any]:
         asked = re.search(r"GLOBAL (\S+)", str(error))
         why = f"it asks for {asked[1]}" if asked else "it is no plain checkpoint"
         raise UnsafePolicy(f"{Path(path).name} was refused and nothing of it was run: {why}") from error
+    except (RuntimeError, EOFError) as error:
+        raise ValueError(f"{Path(path).name} is not a checkpoint, or is damaged: {error}") from error
 
 
 class Policy(nn.Module):
-    """mean action = MLP(clip((obs - mean) / sqrt(var + 1e-5), -5, 5)), clipped to [-1, 1]."""
+    """action = clip(MLP(clip((obs - mean) / std, -c, c)), -1, 1), always the same for the same observation.
 
-    def __init__(self, mean: Tensor, var: Tensor, layers: list[tuple[Tensor, Tensor]], activation: str):
+    Args:
+        mean, std: [obs_size] of the normaliser; zeros and ones for none.
+        layers: weight and bias of each linear layer.
+        activation: one of ``ACTIVATIONS``, between the layers.
+        clip: c; None for no limit.
+        facts: what is known of the policy (environment, library, steps, seed, ...), kept with it in files.
+    """
+
+    def __init__(
+        self,
+        mean: Tensor,
+        std: Tensor,
+        layers: Layers,
+        activation: str,
+        clip: float | None = 5.0,
+        facts: dict[str, Any] | None = None,
+    ):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ValueError(f"unknown activation {activation!r}; valid: {', '.join(ACTIVATIONS)}")
-        self.activation = activation
-        self.register_buffer("mean", mean.float())
-        self.register_buffer("std", torch.sqrt(var.float() + 1e-5))
+        sizes = [len(mean), *(len(bias) for _, bias in layers)]
+        expected = list(zip(sizes[1:], sizes))
+        if not layers or [tuple(weight.shape) for weight, _ in layers] != expected or len(std) != len(mean):
+            raise ValueError(f"layers {[tuple(w.shape) for w, _ in layers]} do not follow one another from {len(mean)}")
+        self.activation, self.clip, self.facts = activation, clip, dict(facts or {})
+        self.register_buffer("mean", mean.detach().cpu().float().clone())
+        self.register_buffer("std", std.detach().cpu().float().clone())
         modules: list[nn.Module] = []
         for weight, bias in layers:
             linear = nn.Linear(weight.shape[1], weight.shape[0])
@@ -68,15 +92,31 @@ class Policy(nn.Module):
         """Length of an observation."""
         return len(self.mean)
 
+    @property
+    def action_size(self) -> int:
+        """Length of an action."""
+        return self.network[-1].out_features
+
+    @property
+    def layers(self) -> Layers:
+        """Weight and bias of each linear layer."""
+        return [(layer.weight, layer.bias) for layer in self.network if isinstance(layer, nn.Linear)]
+
     def act(self, obs: Tensor) -> Tensor:
         """[N, obs_size] -> deterministic action [N, action_size] in [-1, 1]."""
         if obs.shape[-1] != self.obs_size:
             raise ValueError(f"this policy takes {self.obs_size} observations; it was given {obs.shape[-1]}")
-        return self.network(((obs - self.mean) / self.std).clamp(-5, 5)).clamp(-1, 1)
+        return self.network(self.normalise(obs)).clamp(-1, 1)
+
+    def normalise(self, obs: Tensor) -> Tensor:
+        """[N, obs_size] -> what the network sees of it."""
+        obs = (obs - self.mean) / self.std
+        return obs if self.clip is None else obs.clamp(-self.clip, self.clip)
 
     def save(self, path: str | Path, facts: dict[str, Any] | None = None) -> None:
-        """Write weights and facts to a safetensors file, whole or not at all."""
-        save_tensors(Path(path), self.state_dict(), {"activation": self.activation, **(facts or {})})
+        """Write weights and facts, its own and more, to a safetensors file, whole or not at all."""
+        structure = {"activation": self.activation, "clip": self.clip}
+        save_tensors(Path(path), self.state_dict(), self.facts | (facts or {}) | structure)
 
     @classmethod
     def load(cls, path: str | Path, activation: str | None = None) -> Policy:
@@ -89,21 +129,47 @@ class Policy(nn.Module):
         if path.suffix != ".safetensors":
             raise ValueError(f"cannot read policy {path.name!r}; valid endings: .safetensors, .pth")
         tensors, facts = load_tensors(path)
-        if "activation" not in facts or "mean" not in tensors:
+        if "activation" not in facts or not {"mean", "std"} <= tensors.keys():
             raise ValueError(f"{path.name} is not a nerd_gym policy: it has no normaliser or no activation")
-        indices = sorted(int(n.split(".")[1]) for n in tensors if n.startswith("network.") and n.endswith("weight"))
-        layers = [(tensors[f"network.{i}.weight"], tensors[f"network.{i}.bias"]) for i in indices]
-        return cls(tensors["mean"], tensors["std"].square() - 1e-5, layers, facts["activation"])
+        layers = numbered_layers(tensors, "network.")
+        activation, clip = facts.pop("activation"), facts.pop("clip", 5.0)
+        return cls(tensors["mean"], tensors["std"], layers, activation, clip, facts)
 
     @classmethod
-    def from_rl_games(cls, path: str | Path, activation: str | None) -> Policy:
-        """An rl-games continuous MLP policy."""
-        if activation is None:
-            raise ValueError(f"an rl-games file does not tell its activation; give one of {', '.join(ACTIVATIONS)}")
-        weights = read_rl_games(path)["model"]
-        prefix = "a2c_network.actor_mlp."
-        indices = sorted({int(name.split(".")[2]) for name in weights if name.startswith(prefix)})
-        layers = [(weights[f"{prefix}{i}.weight"], weights[f"{prefix}{i}.bias"]) for i in indices]
-        layers.append((weights["a2c_network.mu.weight"], weights["a2c_network.mu.bias"]))
-        normaliser = (weights[f"running_mean_std.running_{name}"] for name in ("mean", "var"))
-        return cls(*normaliser, layers, activation)
+    def from_rl_games(
+        cls, source: str | Path | Any, activation: str | None = None, facts: dict[str, Any] | None = None
+    ) -> Policy:
+        """A continuous MLP policy of rl-games: an agent or player, or a .pth, with its activation told."""
+        from . import conversions
+
+        if isinstance(source, (str, Path)):
+            return conversions.from_rl_games_file(source, activation, facts)
+        return conversions.from_rl_games(source, facts)
+
+    @classmethod
+    def from_sb3(cls, model: Any, normaliser: Any = None, facts: dict[str, Any] | None = None) -> Policy:
+        """An actor of Stable-Baselines3 (PPO, A2C), with its VecNormalize: the model's own if none is given."""
+        from .conversions import from_sb3
+
+        return from_sb3(model, normaliser, facts)
+
+    @classmethod
+    def from_rsl_rl(cls, source: Any, facts: dict[str, Any] | None = None) -> Policy:
+        """The actor of an rsl_rl runner, or an actor."""
+        from .conversions import from_rsl_rl
+
+        return from_rsl_rl(source, facts)
+
+    @classmethod
+    def from_skrl(cls, agent: Any, facts: dict[str, Any] | None = None) -> Policy:
+        """The Gaussian policy of a skrl agent, with its observation preprocessor."""
+        from .conversions import from_skrl
+
+        return from_skrl(agent, facts)
+
+
+def numbered_layers(tensors: dict[str, Tensor], prefix: str) -> Layers:
+    """The linear layers of a Sequential among named tensors."""
+    pattern = re.compile(re.escape(prefix) + r"(\d+)\.weight")
+    indices = sorted(int(match[1]) for match in map(pattern.fullmatch, tensors) if match)
+    return [(tensors[f"{prefix}{i}.weight"], tensors[f"{prefix}{i}.bias"]) for i in indices]
