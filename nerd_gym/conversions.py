@@ -8,7 +8,8 @@ library's classes need not be known one by one, and nothing that an actor does b
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
 
 from .optional import require
-from .policies import ACTIVATIONS, Layers, Policy, numbered_layers, read_rl_games
+from .policies import ACTIVATIONS, Layers, Policy, numbered_layers, read_rl_games, under
 from .wrappers.base import torch_env
 
 Facts = dict[str, Any]
@@ -73,10 +74,11 @@ def from_sb3(model: Any, vec_normalize: Any = None, facts: Facts | None = None) 
 def from_rl_games(agent: Any, facts: Facts | None = None) -> Policy:
     """An actor of rl-games: an agent or a player."""
     model = getattr(agent.model, "_orig_mod", agent.model)  # as it was before torch.compile
-    if model.is_rnn():
-        raise ValueError("cannot convert a recurrent rl-games policy; valid: MLP")
     scaler = model.running_mean_std if model.normalize_input else None
     size = _size(agent.env_info["observation_space"], agent.env_info["action_space"])
+    known = {"library": "rl-games"} | ({"steps": agent.frame} if hasattr(agent, "frame") else {}) | (facts or {})
+    if model.is_rnn():
+        return _recurrent_rl_games(model, size, known)
     normaliser = _identity(size)
     if scaler is not None:
         normaliser = scaler.running_mean, torch.sqrt(scaler.running_var.float() + scaler.epsilon), 5.0
@@ -85,8 +87,26 @@ def from_rl_games(agent: Any, facts: Facts | None = None) -> Policy:
         return model({"is_train": False, "prev_actions": None, "obs": obs, "rnn_states": None})["mus"]
 
     network = _follow(model, act, normaliser, next(model.parameters()).device)
-    known = {"library": "rl-games"} | ({"steps": agent.frame} if hasattr(agent, "frame") else {})
-    return Policy(*normaliser[:2], *network, normaliser[2], known | (facts or {}))
+    return Policy(*normaliser[:2], *network, normaliser[2], known)
+
+
+def _recurrent_rl_games(model: nn.Module, size: int, facts: Facts) -> Policy:
+    """Read from the weights, and compared over a few steps: layers tell less of a recurrent network."""
+    network = model.a2c_network
+    activation = {"swish": "silu"}.get(network.activation, network.activation)
+    policy = _from_weights(model.state_dict(), activation, facts, "the agent", size)
+    device, names = next(model.parameters()).device, [type(m).__name__ for m in (network.mu_act, network.actor_cnn)]
+    if not network.is_rnn_before_mlp or names != ["Identity", "Sequential"]:
+        raise ValueError("cannot convert this recurrent network; valid: before_mlp, no CNN, mu_activation None")
+    state = tuple(torch.zeros(len(s), 8, s.shape[2], device=device) for s in model.get_default_rnn_state())
+    for obs in policy.mean + 3 * policy.std * torch.randn(4, 8, size, generator=torch.Generator().manual_seed(0)):
+        with _evaluating(model):
+            out = model({"is_train": False, "prev_actions": None, "obs": obs.to(device), "rnn_states": state})
+        state = out["rnn_states"]
+        if not torch.allclose(out["mus"].cpu().clamp(-1, 1), policy.act(obs), rtol=1e-4, atol=1e-4):
+            raise ValueError("cannot convert this recurrent network: its weights alone give other actions")
+    policy.reset()
+    return policy
 
 
 def from_rl_games_file(path: str | Path, activation: str | None, facts: Facts | None = None) -> Policy:
@@ -97,18 +117,38 @@ def from_rl_games_file(path: str | Path, activation: str | None, facts: Facts | 
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
         raise ValueError(f"{Path(path).name} is not an rl-games checkpoint: it has no model")
     weights = {name.replace("_orig_mod.", ""): value for name, value in checkpoint["model"].items()}
-    known = r"(running_mean_std|value_mean_std)\..*|a2c_network\.((actor|critic)_mlp\.\d+|mu|sigma|value)(\.\w+)?"
-    odd = [name for name in weights if not re.fullmatch(known, name)]
+    known = {"library": "rl-games"} | ({"steps": checkpoint["frame"]} if "frame" in checkpoint else {})
+    return _from_weights(weights, activation, known | (facts or {}), Path(path).name)
+
+
+RL_GAMES_NAMES = re.compile(
+    r"(running_mean_std|value_mean_std)\..*"
+    r"|a2c_network\.((actor|critic)_mlp\.\d+|mu|sigma|value|([ac]_)?rnn\.rnn|([ac]_)?layer_norm)(\.\w+)?"
+)
+
+
+def _from_weights(
+    weights: dict[str, Tensor], activation: str, facts: Facts, source: str, size: int | None = None
+) -> Policy:
+    """From the state_dict of an rl-games model; `size` of the observation, if the shapes need not tell it."""
+    odd = [name for name in weights if not RL_GAMES_NAMES.fullmatch(name)]
     if odd or "a2c_network.mu.weight" not in weights:
-        raise ValueError(f"{Path(path).name} is not a continuous MLP policy: it has {', '.join(odd) or 'no mu'}")
+        raise ValueError(f"{source} is not a continuous policy of linear layers: it has {', '.join(odd) or 'no mu'}")
+    memory = {}
+    for own in ("", "a_"):  # one for actor and critic, or the actor's
+        memory |= {f"rnn.{name}": value for name, value in under(weights, f"a2c_network.{own}rnn.rnn.").items()}
+        memory |= {f"norm.{name}": value for name, value in under(weights, f"a2c_network.{own}layer_norm.").items()}
     layers = numbered_layers(weights, "a2c_network.actor_mlp.")
     layers.append((weights["a2c_network.mu.weight"], weights["a2c_network.mu.bias"]))
-    normaliser = _identity(layers[0][0].shape[-1])
-    if "running_mean_std.running_mean" in weights:
+    inputs = memory["rnn.weight_ih_l0"] if memory else layers[0][0]
+    normalised = "running_mean_std.running_mean" in weights
+    if memory and size is None and (not normalised or layers[0][0].shape[-1] == inputs.shape[-1]):
+        raise ValueError(f"{source} does not tell whether its memory stands before or after the MLP; give the agent")
+    normaliser = _identity(inputs.shape[-1])
+    if normalised:
         mean, var = (weights[f"running_mean_std.running_{name}"] for name in ("mean", "var"))
         normaliser = mean, torch.sqrt(var.float() + 1e-5), 5.0
-    known_facts = {"library": "rl-games", "steps": checkpoint.get("frame")}
-    return Policy(*normaliser[:2], layers, activation, normaliser[2], known_facts | (facts or {}))
+    return Policy(*normaliser[:2], layers, activation, normaliser[2], facts, memory)
 
 
 def from_rsl_rl(source: Any, facts: Facts | None = None) -> Policy:
@@ -176,16 +216,12 @@ def _follow(
     calls = []
     leaves = [m for m in actor.modules() if not list(m.children()) and not isinstance(m, torch.jit.ScriptModule)]
     hooks = [m.register_forward_hook(lambda m, given, out: calls.append((m, given, out))) for m in leaves]
-    modes = {m: m.training for m in actor.modules()}
-    actor.eval()
     try:
-        with torch.no_grad():
+        with _evaluating(actor):
             action = tensor = act(obs.to(device))
     finally:
         for hook in hooks:
             hook.remove()
-        for module, mode in modes.items():
-            module.training = mode
     chain: list[nn.Module] = []
     for module, given, out in reversed(calls):
         if isinstance(out, Tensor) and _same(out, tensor):
@@ -201,6 +237,19 @@ def _follow(
     if not torch.allclose(expected, action.cpu(), rtol=1e-4, atol=1e-4):
         raise ValueError(f"cannot convert a {type(actor).__name__}: its layers {_names(chain)} give other actions")
     return layers, activation
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    """As it was afterwards: a normaliser in training would learn from what it is shown."""
+    modes = {m: m.training for m in module.modules()}
+    module.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for m, mode in modes.items():
+            m.training = mode
 
 
 def _same(a: Tensor, b: Tensor) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,41 @@ def read_rl_games(path: str | Path) -> dict[str, Any]:
         raise ValueError(f"{Path(path).name} is not a checkpoint, or is damaged: {error}") from error
 
 
+class Memory(nn.Module):
+    """A recurrent layer as rl-games has it: LSTM or GRU, then a layer norm if `tensors` have one.
+
+    Args:
+        tensors: ``rnn.*`` and ``norm.*``, named as torch names them; their shapes tell kind and sizes.
+    """
+
+    def __init__(self, tensors: dict[str, Tensor]):
+        super().__init__()
+        depth = sum(name.startswith("rnn.weight_hh_l") for name in tensors)
+        if not depth or "rnn.weight_ih_l0" not in tensors:
+            raise ValueError(f"no recurrent layer in {', '.join(tensors) or 'nothing'}")
+        (rows, self.units), inputs = tensors["rnn.weight_hh_l0"].shape, tensors["rnn.weight_ih_l0"].shape[1]
+        kind = {4: nn.LSTM, 3: nn.GRU}.get(rows // self.units)
+        if kind is None:
+            raise ValueError(f"a recurrent layer of {rows // self.units} gates is unknown; valid: 4 (LSTM), 3 (GRU)")
+        self.rnn = kind(inputs, self.units, depth)
+        self.norm = nn.LayerNorm(self.units) if "norm.weight" in tensors else nn.Identity()
+        try:
+            self.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise ValueError(f"not a {kind.__name__} of {depth} layers as rl-games has it: {error}") from error
+
+    def forward(self, x: Tensor, state: tuple[Tensor, ...] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """[N, inputs] and the state, None at the start -> [N, units] and the next state, each [depth, N, units]."""
+        single = isinstance(self.rnn, nn.GRU)
+        out, state = self.rnn(x[None], state[0] if state and single else state)
+        return self.norm(out[0]), (state,) if single else state
+
+
 class Policy(nn.Module):
     """action = clip(MLP(clip((obs - mean) / std, -c, c)), -1, 1), always the same for the same observation.
+
+    With a memory, a recurrent layer stands before the MLP, which sees its output, and the normalised observation
+    beside it if the first layer has room for both. Then the action depends on the observations since :meth:`reset`.
 
     Args:
         mean, std: [obs_size] of the normaliser; zeros and ones for none.
@@ -57,6 +91,7 @@ class Policy(nn.Module):
         activation: one of ``ACTIVATIONS``, between the layers.
         clip: c; None for no limit.
         facts: what is known of the policy (environment, library, steps, seed, ...), kept with it in files.
+        memory: tensors of a :class:`Memory`; None for none.
     """
 
     def __init__(
@@ -67,14 +102,19 @@ class Policy(nn.Module):
         activation: str,
         clip: float | None = 5.0,
         facts: dict[str, Any] | None = None,
+        memory: dict[str, Tensor] | None = None,
     ):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ValueError(f"unknown activation {activation!r}; valid: {', '.join(ACTIVATIONS)}")
-        sizes = [len(mean), *(len(bias) for _, bias in layers)]
-        expected = list(zip(sizes[1:], sizes))
-        if not layers or [tuple(weight.shape) for weight, _ in layers] != expected or len(std) != len(mean):
-            raise ValueError(f"layers {[tuple(w.shape) for w, _ in layers]} do not follow one another from {len(mean)}")
+        self.memory = Memory(memory) if memory else None
+        shapes = [tuple(weight.shape) for weight, _ in layers]
+        inputs = {len(mean)} if self.memory is None else {self.memory.units, self.memory.units + len(mean)}
+        follow = all(a[0] == b[1] for a, b in pairwise(shapes)) if all(len(s) == 2 for s in shapes) else False
+        if not shapes or not follow or shapes[0][1] not in inputs:
+            raise ValueError(f"layers {shapes} do not follow one another from {' or '.join(map(str, sorted(inputs)))}")
+        if len(std) != len(mean) or (self.memory and self.memory.rnn.input_size != len(mean)):
+            raise ValueError(f"mean has {len(mean)} entries; std or memory has another number of them")
         self.activation, self.clip, self.facts = activation, clip, dict(facts or {})
         self.register_buffer("mean", mean.detach().cpu().float().clone())
         self.register_buffer("std", std.detach().cpu().float().clone())
@@ -86,6 +126,7 @@ class Policy(nn.Module):
             modules += [linear, ACTIVATIONS[activation]()]
         self.network = nn.Sequential(*modules[:-1])
         self.requires_grad_(False)
+        self._state: tuple[Tensor, ...] | None = None  # of the memory
 
     @property
     def obs_size(self) -> int:
@@ -106,7 +147,28 @@ class Policy(nn.Module):
         """[N, obs_size] -> deterministic action [N, action_size] in [-1, 1]."""
         if obs.shape[-1] != self.obs_size:
             raise ValueError(f"this policy takes {self.obs_size} observations; it was given {obs.shape[-1]}")
-        return self.network(self.normalise(obs)).clamp(-1, 1)
+        seen = self.normalise(obs)
+        return self.network(seen if self.memory is None else self._remember(seen)).clamp(-1, 1)
+
+    forward = act
+
+    def reset(self, rows: Tensor | None = None) -> None:
+        """Forget what was seen: everything, or of the episodes of a mask [N]. Without a memory, nothing happens."""
+        if rows is None:
+            self._state = None
+        elif self._state is not None:
+            self._state = tuple(torch.where(rows[:, None], 0.0, state) for state in self._state)
+
+    @property
+    def concat(self) -> bool:
+        """Whether the network sees the observation beside what the memory says."""
+        return self.memory is not None and self.network[0].in_features > self.memory.units
+
+    def _remember(self, seen: Tensor) -> Tensor:
+        if self._state is not None and self._state[0].shape[1] != len(seen):
+            raise ValueError(f"this policy remembers {self._state[0].shape[1]} rows, not {len(seen)}; reset() forgets")
+        out, self._state = self.memory(seen, self._state)
+        return torch.cat([out, seen], -1) if self.concat else out
 
     def normalise(self, obs: Tensor) -> Tensor:
         """[N, obs_size] -> what the network sees of it."""
@@ -133,13 +195,13 @@ class Policy(nn.Module):
             raise ValueError(f"{path.name} is not a nerd_gym policy: it has no normaliser or no activation")
         layers = numbered_layers(tensors, "network.")
         activation, clip = facts.pop("activation"), facts.pop("clip", 5.0)
-        return cls(tensors["mean"], tensors["std"], layers, activation, clip, facts)
+        return cls(tensors["mean"], tensors["std"], layers, activation, clip, facts, under(tensors, "memory."))
 
     @classmethod
     def from_rl_games(
         cls, source: str | Path | Any, activation: str | None = None, facts: dict[str, Any] | None = None
     ) -> Policy:
-        """A continuous MLP policy of rl-games: an agent or player, or a .pth, with its activation told."""
+        """A continuous policy of rl-games, MLP or recurrent: an agent or player, or a .pth with its activation told."""
         from . import conversions
 
         if isinstance(source, (str, Path)):
@@ -166,6 +228,11 @@ class Policy(nn.Module):
         from .conversions import from_skrl
 
         return from_skrl(agent, facts)
+
+
+def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose name starts with `prefix`, by the rest of it."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def numbered_layers(tensors: dict[str, Tensor], prefix: str) -> Layers:

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from torch import nn
 
 from nerd_gym.policies import ACTIVATIONS, Policy, UnsafePolicy, read_rl_games
 
@@ -15,6 +16,14 @@ def small_policy(activation="elu", clip=5.0):
     sizes = (5, 16, 8, 3)
     layers = [(torch.randn(n, m) / m**0.5, torch.randn(n) / 4) for m, n in pairwise(sizes)]
     return Policy(torch.randn(5), torch.rand(5) + 0.5, layers, activation, clip, {"seed": 3})
+
+
+def recurrent_policy(kind=nn.LSTM, norm=True, concat=False, depth=2):
+    torch.manual_seed(0)
+    memory = {f"rnn.{name}": value for name, value in kind(5, 6, depth).state_dict().items()}
+    memory |= {"norm.weight": torch.rand(6) + 0.5, "norm.bias": torch.randn(6)} if norm else {}
+    layers = [(torch.randn(8, 11 if concat else 6), torch.randn(8)), (torch.randn(3, 8) / 4, torch.randn(3) / 4)]
+    return Policy(torch.randn(5), torch.rand(5) + 0.5, layers, "tanh", memory=memory)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -55,6 +64,25 @@ def test_wrong_files_are_named(tmp_path):
         Policy.load(tmp_path / "nowhere.pth")
     with pytest.raises(ValueError, match="unknown activation 'gelu'; valid: tanh, relu, elu"):
         Policy(torch.zeros(1), torch.ones(1), [(torch.zeros(1, 1), torch.zeros(1))], "gelu")
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_a_memory_is_kept_and_forgotten_by_row(kind, tmp_path):
+    policy = recurrent_policy(kind)
+    policy.save(tmp_path / "p.safetensors")
+    again = Policy.load(tmp_path / "p.safetensors")
+    first, second = torch.randn(2, 4, 5)
+    fresh = policy.act(second)
+    policy.reset()
+    assert torch.equal(policy.act(first), again.act(first))
+    policy.reset(torch.tensor([True, False, False, True]))
+    action = policy.act(second)
+    torch.testing.assert_close(action[[0, 3]], fresh[[0, 3]])
+    remembered = again.act(second)
+    torch.testing.assert_close(action[[1, 2]], remembered[[1, 2]])
+    assert (remembered - fresh).abs().max() > 1e-3
+    with pytest.raises(ValueError, match="remembers 4 rows, not 2"):
+        policy.act(second[:2])
 
 
 def test_cut_files_are_refused(tmp_path):

@@ -11,10 +11,11 @@ from torch import nn
 
 from nerd_gym.cli import main
 from nerd_gym.conversions import environment_facts
+from nerd_gym.export import export_onnx
 from nerd_gym.policies import ACTIVATIONS, Policy
 
 from .conftest import make_vec
-from .test_policies import small_policy
+from .test_policies import recurrent_policy, small_policy
 from .wrappers.libraries import LIBRARIES, rl_games_agent, rsl_rl_runner, skrl_trainer
 
 STEPS, ITERATIONS = 16, 3
@@ -93,17 +94,56 @@ def test_rl_games(normalise, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     agent = rl_games_agent(ant(), STEPS, tmp_path, iterations=ITERATIONS, normalize_input=normalise)
     agent.train()
+    agent.set_train()
     before = {name: value.clone() for name, value in agent.model.state_dict().items()}
     policy = Policy.from_rl_games(agent)
     assert policy.activation == "elu" and policy.facts["library"] == "rl-games"
     assert policy.facts["steps"] == ITERATIONS * STEPS * 8
     assert all(torch.equal(value, before[name]) for name, value in agent.model.state_dict().items())
+    assert all(m.training for m in agent.model.modules())
     agent.set_eval()
     check(policy, lambda obs: agent.model({"is_train": False, "obs": obs, "prev_actions": None})["mus"])
     agent.save(str(tmp_path / "agent"))
     read = Policy.load(tmp_path / "agent.pth", "elu")
     obs = observations(policy)
     assert torch.equal(read.act(obs), policy.act(obs))
+
+
+@pytest.mark.parametrize(
+    ("rnn", "separate"),
+    [
+        ({"name": "lstm", "layers": 2, "layer_norm": True, "concat_input": True}, False),  # the published Franka's
+        ({"name": "gru", "layers": 1, "concat_output": True}, True),
+    ],
+)
+def test_recurrent_rl_games(rnn, separate, tmp_path, monkeypatch):
+    need("rl_games")
+    monkeypatch.chdir(tmp_path)
+    network = {"rnn": {"units": 12, "before_mlp": True, **rnn}, "separate": separate}
+    options = {"iterations": ITERATIONS, "normalize_input": True, "seq_length": 4, "network": network}
+    agent = rl_games_agent(ant(), STEPS, tmp_path, **options)
+    agent.train()
+    policy = Policy.from_rl_games(agent)
+    assert type(policy.memory.rnn).__name__ == rnn["name"].upper() and agent.model.training
+    agent.save(str(tmp_path / "agent"))
+    policy.save(tmp_path / "p.safetensors")
+    same = [Policy.load(tmp_path / "agent.pth", "elu"), Policy.load(tmp_path / "p.safetensors")]
+    agent.set_eval()
+    state = tuple(torch.zeros(len(s), 100, 12) for s in agent.model.get_default_rnn_state())
+    for obs in observations(policy).view(10, 100, -1):
+        out = agent.model({"is_train": False, "obs": obs, "prev_actions": None, "rnn_states": state})
+        action, state = policy.act(obs), out["rnn_states"]
+        torch.testing.assert_close(action, out["mus"].detach().clamp(-1, 1), rtol=0, atol=1e-6)
+        assert all(torch.equal(p.act(obs), action) for p in same)
+
+
+def test_recurrent_rl_games_refusals(tmp_path, monkeypatch):
+    need("rl_games")
+    monkeypatch.chdir(tmp_path)
+    network = {"rnn": {"name": "lstm", "layers": 1, "units": 12}}
+    agent = rl_games_agent(ant(), STEPS, tmp_path, seq_length=4, network=network)
+    with pytest.raises(ValueError, match="do not follow one another from 12 or"):
+        Policy.from_rl_games(agent)
 
 
 @pytest.mark.parametrize("normalise", [True, False])
@@ -242,6 +282,22 @@ def test_onnx_acts_as_torch_does(activation, clip, tmp_path, capsys):
     facts = session.get_modelmeta().custom_metadata_map
     assert facts["env"] == "NeRD/Ant-v0" and facts["activation"] == activation
     assert json.loads(facts["joint_names"]) == ["a", "b"] and json.loads(facts["frame_dt"]) == 0.02
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+@pytest.mark.parametrize(("norm", "concat", "depth"), [(True, False, 2), (False, True, 1)])
+def test_onnx_remembers_as_torch_does(kind, norm, concat, depth, tmp_path):
+    pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    policy = recurrent_policy(kind, norm, concat, depth)
+    export_onnx(policy, tmp_path / "p.onnx")
+    session = runtime.InferenceSession(tmp_path / "p.onnx", providers=["CPUExecutionProvider"])
+    names = ["h", "c"] if kind is nn.LSTM else ["h"]
+    state = {name: np.zeros((depth, 100, 6), np.float32) for name in names}
+    for obs in observations(policy).view(10, 100, -1):
+        actions, *after = session.run(["actions", *(f"{n}_out" for n in names)], {"obs": obs.numpy(), **state})
+        state = dict(zip(names, after))
+        np.testing.assert_allclose(actions, policy.act(obs), rtol=0, atol=1e-5)
 
 
 def test_onnx_that_acts_otherwise_is_not_written(tmp_path, monkeypatch, capsys):

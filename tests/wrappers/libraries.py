@@ -55,7 +55,7 @@ def sb3_returns(env, steps, weight, bias, lam, folder):
 # rl-games
 
 
-def rl_games_runner(steps, num_envs, folder, lam=LAMBDA, iterations=1, **config):
+def rl_games_runner(steps, num_envs, folder, lam=LAMBDA, iterations=1, network=None, **config):
     from rl_games.torch_runner import Runner
 
     runner = Runner()
@@ -78,6 +78,7 @@ def rl_games_runner(steps, num_envs, folder, lam=LAMBDA, iterations=1, **config)
                 "separate": False,
                 "space": {"continuous": space},
                 "mlp": units,
+                **(network or {}),
             },
             "config": {
                 "name": "test",
