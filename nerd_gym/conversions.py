@@ -76,7 +76,7 @@ def from_rl_games(agent: Any, facts: Facts | None = None) -> Policy:
     model = getattr(agent.model, "_orig_mod", agent.model)  # as it was before torch.compile
     scaler = model.running_mean_std if model.normalize_input else None
     size = _size(agent.env_info["observation_space"], agent.env_info["action_space"])
-    known = {"library": "rl-games"} | ({"steps": agent.frame} if hasattr(agent, "frame") else {}) | (facts or {})
+    known = {"library": "rl-games"} | ({"steps": int(agent.frame)} if hasattr(agent, "frame") else {}) | (facts or {})
     if model.is_rnn():
         return _recurrent_rl_games(model, size, known)
     normaliser = _identity(size)
@@ -117,7 +117,7 @@ def from_rl_games_file(path: str | Path, activation: str | None, facts: Facts | 
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
         raise ValueError(f"{Path(path).name} is not an rl-games checkpoint: it has no model")
     weights = {name.replace("_orig_mod.", ""): value for name, value in checkpoint["model"].items()}
-    known = {"library": "rl-games"} | ({"steps": checkpoint["frame"]} if "frame" in checkpoint else {})
+    known = {"library": "rl-games"} | ({"steps": int(checkpoint["frame"])} if "frame" in checkpoint else {})
     return _from_weights(weights, activation, known | (facts or {}), Path(path).name)
 
 
@@ -132,7 +132,7 @@ def _from_weights(
 ) -> Policy:
     """From the state_dict of an rl-games model; `size` of the observation, if the shapes need not tell it."""
     odd = [name for name in weights if not RL_GAMES_NAMES.fullmatch(name)]
-    if odd or "a2c_network.mu.weight" not in weights:
+    if odd or not {"a2c_network.mu.weight", "a2c_network.mu.bias"} <= weights.keys():
         raise ValueError(f"{source} is not a continuous policy of linear layers: it has {', '.join(odd) or 'no mu'}")
     memory = {}
     for own in ("", "a_"):  # one for actor and critic, or the actor's

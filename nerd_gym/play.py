@@ -28,7 +28,7 @@ def make_agent(name: str, env: NerdVectorEnv, seed: int, activation: str | None)
         return lambda obs: (2 * torch.rand(len(obs), size, generator=generator) - 1).to(obs.device)
     if not Path(name).exists():
         raise ValueError(f"unknown agent {name!r}; valid: zero, random, or the path of a policy file")
-    return Policy.load(name, activation).to(env.device)
+    return Policy.load(name, activation).to(env.unwrapped.device)
 
 
 def play(

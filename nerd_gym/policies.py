@@ -239,4 +239,7 @@ def numbered_layers(tensors: dict[str, Tensor], prefix: str) -> Layers:
     """The linear layers of a Sequential among named tensors."""
     pattern = re.compile(re.escape(prefix) + r"(\d+)\.weight")
     indices = sorted(int(match[1]) for match in map(pattern.fullmatch, tensors) if match)
+    missing = [name for i in indices if (name := f"{prefix}{i}.bias") not in tensors]
+    if missing:
+        raise ValueError(f"not a policy: it has no {', '.join(missing)}")
     return [(tensors[f"{prefix}{i}.weight"], tensors[f"{prefix}{i}.bias"]) for i in indices]

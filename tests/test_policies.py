@@ -18,12 +18,13 @@ def small_policy(activation="elu", clip=5.0):
     return Policy(torch.randn(5), torch.rand(5) + 0.5, layers, activation, clip, {"seed": 3})
 
 
-def recurrent_policy(kind=nn.LSTM, norm=True, concat=False, depth=2):
+def recurrent_policy(kind=nn.LSTM, norm=True, concat=False, depth=2, obs_size=5, action_size=3):
     torch.manual_seed(0)
-    memory = {f"rnn.{name}": value for name, value in kind(5, 6, depth).state_dict().items()}
+    memory = {f"rnn.{name}": value for name, value in kind(obs_size, 6, depth).state_dict().items()}
     memory |= {"norm.weight": torch.rand(6) + 0.5, "norm.bias": torch.randn(6)} if norm else {}
-    layers = [(torch.randn(8, 11 if concat else 6), torch.randn(8)), (torch.randn(3, 8) / 4, torch.randn(3) / 4)]
-    return Policy(torch.randn(5), torch.rand(5) + 0.5, layers, "tanh", memory=memory)
+    first = torch.randn(8, 6 + obs_size if concat else 6), torch.randn(8)
+    last = torch.randn(action_size, 8) / 4, torch.randn(action_size) / 4
+    return Policy(torch.randn(obs_size), torch.rand(obs_size) + 0.5, [first, last], "tanh", memory=memory)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)

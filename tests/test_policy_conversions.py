@@ -12,6 +12,7 @@ from torch import nn
 from nerd_gym.cli import main
 from nerd_gym.conversions import environment_facts
 from nerd_gym.export import export_onnx
+from nerd_gym.play import play
 from nerd_gym.policies import ACTIVATIONS, Policy
 
 from .conftest import make_vec
@@ -239,6 +240,7 @@ def test_rl_games_files_of_other_networks_are_refused(tmp_path):
     for more, reason in (
         ({"a2c_network.actor_cnn.0.weight": torch.zeros(3, 3, 2, 2)}, "it has a2c_network.actor_cnn.0.weight"),
         ({"a2c_network.actor_mlp.linears.0.weight": torch.zeros(3, 3)}, "it has a2c_network.actor_mlp.linears"),
+        ({"a2c_network.actor_mlp.0.weight": torch.zeros(3, 3)}, "it has no a2c_network.actor_mlp.0.bias"),
         (
             {"a2c_network.actor_mlp.0.weight": torch.zeros(3), "a2c_network.actor_mlp.0.bias": torch.zeros(3)},
             "do not follow one another",
@@ -249,7 +251,25 @@ def test_rl_games_files_of_other_networks_are_refused(tmp_path):
             Policy.load(tmp_path / "x.pth", "elu")
 
 
-# Facts and ONNX.
+# Playing, facts and ONNX.
+
+
+@pytest.mark.parametrize("layout", ["native", "reference"])
+def test_a_recurrent_policy_is_played_and_forgets_at_the_end_of_an_episode(layout, tmp_path, monkeypatch):
+    size = make_vec("NeRD/Cartpole-v0", 1, backend="mujoco").single_observation_space.shape[0]
+    recurrent_policy(obs_size=size, action_size=1).save(tmp_path / "p.safetensors")
+    forgotten, reset = [], Policy.reset
+
+    def spy(self, rows=None):
+        reset(self, rows)
+        forgotten.append((rows.tolist(), [not state.any() for state in self._state[0].transpose(0, 1)]))
+
+    monkeypatch.setattr(Policy, "reset", spy)
+    options = {"max_episode_steps": 3}
+    agent = str(tmp_path / "p.safetensors")
+    play("NeRD/Cartpole-v0", backend="mujoco", agent=agent, steps=7, num_envs=2, layout=layout, options=options)
+    assert [rows == [True, True] for rows, _ in forgotten] == [False, False, True] * 2 + [False]
+    assert all(rows == zero for rows, zero in forgotten)
 
 
 def test_facts_of_an_environment_are_kept(tmp_path):
