@@ -241,11 +241,11 @@ def _follow(
 
 @contextmanager
 def _evaluating(module: nn.Module) -> Iterator[None]:
-    """As it was afterwards: a normaliser in training would learn from what it is shown."""
+    """As it was afterwards, and random numbers too: a run may go on. A normaliser in training would learn."""
     modes = {m: m.training for m in module.modules()}
     module.eval()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), torch.random.fork_rng():
             yield
     finally:
         for m, mode in modes.items():

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import skip_init
 
 from .files import load_tensors, save_tensors
 
@@ -65,7 +66,7 @@ class Memory(nn.Module):
         kind = {4: nn.LSTM, 3: nn.GRU}.get(rows // self.units)
         if kind is None:
             raise ValueError(f"a recurrent layer of {rows // self.units} gates is unknown; valid: 4 (LSTM), 3 (GRU)")
-        self.rnn = kind(inputs, self.units, depth)
+        self.rnn = kind(inputs, self.units, depth, device="meta").to_empty(device="cpu")
         self.norm = nn.LayerNorm(self.units) if "norm.weight" in tensors else nn.Identity()
         try:
             self.load_state_dict(tensors)
@@ -110,7 +111,8 @@ class Policy(nn.Module):
         self.memory = Memory(memory) if memory else None
         shapes = [tuple(weight.shape) for weight, _ in layers]
         inputs = {len(mean)} if self.memory is None else {self.memory.units, self.memory.units + len(mean)}
-        follow = all(a[0] == b[1] for a, b in pairwise(shapes)) if all(len(s) == 2 for s in shapes) else False
+        flat = all(len(weight) == 2 and bias.shape == weight[:1] for weight, (_, bias) in zip(shapes, layers))
+        follow = flat and all(a[0] == b[1] for a, b in pairwise(shapes))
         if not shapes or not follow or shapes[0][1] not in inputs:
             raise ValueError(f"layers {shapes} do not follow one another from {' or '.join(map(str, sorted(inputs)))}")
         if len(std) != len(mean) or (self.memory and self.memory.rnn.input_size != len(mean)):
@@ -120,7 +122,7 @@ class Policy(nn.Module):
         self.register_buffer("std", std.detach().cpu().float().clone())
         modules: list[nn.Module] = []
         for weight, bias in layers:
-            linear = nn.Linear(weight.shape[1], weight.shape[0])
+            linear = skip_init(nn.Linear, weight.shape[1], weight.shape[0])  # draws no random numbers
             linear.weight.data.copy_(weight)
             linear.bias.data.copy_(bias)
             modules += [linear, ACTIVATIONS[activation]()]

@@ -101,6 +101,8 @@ def test_layers_that_do_not_fit_are_refused():
     layers = [(torch.zeros(4, 5), torch.zeros(4)), (torch.zeros(2, 3), torch.zeros(2))]
     with pytest.raises(ValueError, match=r"layers \[\(4, 5\), \(2, 3\)\] do not follow one another from 5"):
         Policy(torch.zeros(5), torch.ones(5), layers, "relu")
+    with pytest.raises(ValueError, match="do not follow"):
+        Policy(torch.zeros(5), torch.ones(5), [(torch.zeros(4, 5), torch.zeros(1))], "relu")
 
 
 def test_published_file_needs_its_activation_told():

@@ -97,7 +97,9 @@ def test_rl_games(normalise, tmp_path, monkeypatch):
     agent.train()
     agent.set_train()
     before = {name: value.clone() for name, value in agent.model.state_dict().items()}
+    random = torch.random.get_rng_state()
     policy = Policy.from_rl_games(agent)
+    assert torch.equal(random, torch.random.get_rng_state())
     assert policy.activation == "elu" and policy.facts["library"] == "rl-games"
     assert policy.facts["steps"] == ITERATIONS * STEPS * 8
     assert all(torch.equal(value, before[name]) for name, value in agent.model.state_dict().items())
@@ -124,7 +126,9 @@ def test_recurrent_rl_games(rnn, separate, tmp_path, monkeypatch):
     options = {"iterations": ITERATIONS, "normalize_input": True, "seq_length": 4, "network": network}
     agent = rl_games_agent(ant(), STEPS, tmp_path, **options)
     agent.train()
+    random = torch.random.get_rng_state()
     policy = Policy.from_rl_games(agent)
+    assert torch.equal(random, torch.random.get_rng_state())
     assert type(policy.memory.rnn).__name__ == rnn["name"].upper() and agent.model.training
     agent.save(str(tmp_path / "agent"))
     policy.save(tmp_path / "p.safetensors")
