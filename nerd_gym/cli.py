@@ -44,7 +44,7 @@ class Play:
     layout: Literal["native", "reference"] = "native"
     """`reference`: the observations and actions of the published NeRD code, for its policies."""
     activation: str | None = None
-    """Activation of an rl-games .pth, which the file does not tell: tanh, relu or elu."""
+    """Activation of an rl-games .pth, which the file does not tell: tanh, relu, elu or silu."""
     device: str = "cpu"
     """Torch device."""
     option: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
@@ -253,6 +253,26 @@ class Evaluate:
         )
 
 
+@dataclass
+class Export:
+    """Write a policy as ONNX, its normaliser and facts inside, checked against torch before the file appears."""
+
+    policy: tyro.conf.Positional[Path]
+    """A policy (.safetensors, or an rl-games .pth)."""
+    onnx: Path
+    """The file to write."""
+    activation: str | None = None
+    """Activation of an rl-games .pth, which the file does not tell: tanh, relu, elu or silu."""
+
+    def run(self) -> None:
+        from .export import export_onnx
+        from .policies import Policy
+
+        error = export_onnx(Policy.load(self.policy, self.activation), self.onnx)
+        print(f"onnxruntime's actions differ from torch's by at most {error:.1e}")
+        print(f"written: {self.onnx}")
+
+
 def _robot(text: str):
     from .robots.model import RobotModel
 
@@ -280,7 +300,7 @@ def _key_value(text: str) -> tuple[str, object]:
 def main(args: list[str] | None = None) -> int:
     """Entry point. Wrong input ends with one line on stderr and exit code 2."""
     command = tyro.extras.subcommand_cli_from_dict(
-        {c.__name__.lower(): c for c in (List, Play, Bench, Demo, Generate, Train, Evaluate)},
+        {c.__name__.lower(): c for c in (List, Play, Bench, Demo, Generate, Train, Evaluate, Export)},
         prog="nerd-gym",
         description="Gymnasium environments with swappable physics.",
         args=args,

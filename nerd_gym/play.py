@@ -28,7 +28,7 @@ def make_agent(name: str, env: NerdVectorEnv, seed: int, activation: str | None)
         return lambda obs: (2 * torch.rand(len(obs), size, generator=generator) - 1).to(obs.device)
     if not Path(name).exists():
         raise ValueError(f"unknown agent {name!r}; valid: zero, random, or the path of a policy file")
-    return Policy.load(name, activation).to(env.device).act
+    return Policy.load(name, activation).to(env.unwrapped.device)
 
 
 def play(
@@ -68,7 +68,9 @@ def play(
     obs, _ = env.reset(seed=seed)
     try:
         for _ in progress(range(steps), unit="step", desc=f"{env_id} on {backend}"):
-            obs, _, terminated, _, info = env.step(act(obs))
+            obs, _, terminated, truncated, info = env.step(act(obs))
+            if isinstance(act, Policy):
+                act.reset(terminated | truncated)
             if window:
                 native.render()
             done = info["_episode"]

@@ -1,23 +1,27 @@
 """Policies: an observation normaliser and a network, kept without code.
 
-A policy is a safetensors file (weights) whose metadata holds the facts as json. Checkpoints of rl-games are
-read through torch's restricted unpickler with an allow-list: a file that asks for anything else is refused.
+A policy is a safetensors file (weights) whose metadata holds the facts as json. Trained objects of RL libraries are
+converted (conversions.py). Checkpoints of rl-games are read through torch's restricted unpickler with an allow-list: a
+file that asks for anything else is refused.
 """
 
 from __future__ import annotations
 
 import pickle
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import skip_init
 
 from .files import load_tensors, save_tensors
 
-ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU}
+ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}
+Layers = list[tuple[Tensor, Tensor]]  # weight [out, in] and bias [out]
 # What rl-games puts beside its tensors: numpy scalars. Their module was renamed in numpy 2.
 ALLOWED = [
     (np._core.multiarray.scalar, "numpy.core.multiarray.scalar"),
@@ -42,41 +46,141 @@ def read_rl_games(path: str | Path) -> dict[str, Any]:
         asked = re.search(r"GLOBAL (\S+)", str(error))
         why = f"it asks for {asked[1]}" if asked else "it is no plain checkpoint"
         raise UnsafePolicy(f"{Path(path).name} was refused and nothing of it was run: {why}") from error
+    except (RuntimeError, EOFError) as error:
+        raise ValueError(f"{Path(path).name} is not a checkpoint, or is damaged: {error}") from error
+
+
+class Memory(nn.Module):
+    """A recurrent layer as rl-games has it: LSTM or GRU, then a layer norm if `tensors` have one.
+
+    Args:
+        tensors: ``rnn.*`` and ``norm.*``, named as torch names them; their shapes tell kind and sizes.
+    """
+
+    def __init__(self, tensors: dict[str, Tensor]):
+        super().__init__()
+        depth = sum(name.startswith("rnn.weight_hh_l") for name in tensors)
+        if not depth or "rnn.weight_ih_l0" not in tensors:
+            raise ValueError(f"no recurrent layer in {', '.join(tensors) or 'nothing'}")
+        (rows, self.units), inputs = tensors["rnn.weight_hh_l0"].shape, tensors["rnn.weight_ih_l0"].shape[1]
+        kind = {4: nn.LSTM, 3: nn.GRU}.get(rows // self.units)
+        if kind is None:
+            raise ValueError(f"a recurrent layer of {rows // self.units} gates is unknown; valid: 4 (LSTM), 3 (GRU)")
+        self.rnn = kind(inputs, self.units, depth, device="meta").to_empty(device="cpu")
+        self.norm = nn.LayerNorm(self.units) if "norm.weight" in tensors else nn.Identity()
+        try:
+            self.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise ValueError(f"not a {kind.__name__} of {depth} layers as rl-games has it: {error}") from error
+
+    def forward(self, x: Tensor, state: tuple[Tensor, ...] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """[N, inputs] and the state, None at the start -> [N, units] and the next state, each [depth, N, units]."""
+        single = isinstance(self.rnn, nn.GRU)
+        out, state = self.rnn(x[None], state[0] if state and single else state)
+        return self.norm(out[0]), (state,) if single else state
 
 
 class Policy(nn.Module):
-    """mean action = MLP(clip((obs - mean) / sqrt(var + 1e-5), -5, 5)), clipped to [-1, 1]."""
+    """action = clip(MLP(clip((obs - mean) / std, -c, c)), -1, 1), always the same for the same observation.
 
-    def __init__(self, mean: Tensor, var: Tensor, layers: list[tuple[Tensor, Tensor]], activation: str):
+    With a memory, a recurrent layer stands before the MLP, which sees its output, and the normalised observation
+    beside it if the first layer has room for both. Then the action depends on the observations since :meth:`reset`.
+
+    Args:
+        mean, std: [obs_size] of the normaliser; zeros and ones for none.
+        layers: weight and bias of each linear layer.
+        activation: one of ``ACTIVATIONS``, between the layers.
+        clip: c; None for no limit.
+        facts: what is known of the policy (environment, library, steps, seed, ...), kept with it in files.
+        memory: tensors of a :class:`Memory`; None for none.
+    """
+
+    def __init__(
+        self,
+        mean: Tensor,
+        std: Tensor,
+        layers: Layers,
+        activation: str,
+        clip: float | None = 5.0,
+        facts: dict[str, Any] | None = None,
+        memory: dict[str, Tensor] | None = None,
+    ):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ValueError(f"unknown activation {activation!r}; valid: {', '.join(ACTIVATIONS)}")
-        self.activation = activation
-        self.register_buffer("mean", mean.float())
-        self.register_buffer("std", torch.sqrt(var.float() + 1e-5))
+        self.memory = Memory(memory) if memory else None
+        shapes = [tuple(weight.shape) for weight, _ in layers]
+        inputs = {len(mean)} if self.memory is None else {self.memory.units, self.memory.units + len(mean)}
+        flat = all(len(weight) == 2 and bias.shape == weight[:1] for weight, (_, bias) in zip(shapes, layers))
+        follow = flat and all(a[0] == b[1] for a, b in pairwise(shapes))
+        if not shapes or not follow or shapes[0][1] not in inputs:
+            raise ValueError(f"layers {shapes} do not follow one another from {' or '.join(map(str, sorted(inputs)))}")
+        if len(std) != len(mean) or (self.memory and self.memory.rnn.input_size != len(mean)):
+            raise ValueError(f"mean has {len(mean)} entries; std or memory has another number of them")
+        self.activation, self.clip, self.facts = activation, clip, dict(facts or {})
+        self.register_buffer("mean", mean.detach().cpu().float().clone())
+        self.register_buffer("std", std.detach().cpu().float().clone())
         modules: list[nn.Module] = []
         for weight, bias in layers:
-            linear = nn.Linear(weight.shape[1], weight.shape[0])
+            linear = skip_init(nn.Linear, weight.shape[1], weight.shape[0])  # draws no random numbers
             linear.weight.data.copy_(weight)
             linear.bias.data.copy_(bias)
             modules += [linear, ACTIVATIONS[activation]()]
         self.network = nn.Sequential(*modules[:-1])
         self.requires_grad_(False)
+        self._state: tuple[Tensor, ...] | None = None  # of the memory
 
     @property
     def obs_size(self) -> int:
         """Length of an observation."""
         return len(self.mean)
 
+    @property
+    def action_size(self) -> int:
+        """Length of an action."""
+        return self.network[-1].out_features
+
+    @property
+    def layers(self) -> Layers:
+        """Weight and bias of each linear layer."""
+        return [(layer.weight, layer.bias) for layer in self.network if isinstance(layer, nn.Linear)]
+
     def act(self, obs: Tensor) -> Tensor:
         """[N, obs_size] -> deterministic action [N, action_size] in [-1, 1]."""
         if obs.shape[-1] != self.obs_size:
             raise ValueError(f"this policy takes {self.obs_size} observations; it was given {obs.shape[-1]}")
-        return self.network(((obs - self.mean) / self.std).clamp(-5, 5)).clamp(-1, 1)
+        seen = self.normalise(obs)
+        return self.network(seen if self.memory is None else self._remember(seen)).clamp(-1, 1)
+
+    forward = act
+
+    def reset(self, rows: Tensor | None = None) -> None:
+        """Forget what was seen: everything, or of the episodes of a mask [N]. Without a memory, nothing happens."""
+        if rows is None:
+            self._state = None
+        elif self._state is not None:
+            self._state = tuple(torch.where(rows[:, None], 0.0, state) for state in self._state)
+
+    @property
+    def concat(self) -> bool:
+        """Whether the network sees the observation beside what the memory says."""
+        return self.memory is not None and self.network[0].in_features > self.memory.units
+
+    def _remember(self, seen: Tensor) -> Tensor:
+        if self._state is not None and self._state[0].shape[1] != len(seen):
+            raise ValueError(f"this policy remembers {self._state[0].shape[1]} rows, not {len(seen)}; reset() forgets")
+        out, self._state = self.memory(seen, self._state)
+        return torch.cat([out, seen], -1) if self.concat else out
+
+    def normalise(self, obs: Tensor) -> Tensor:
+        """[N, obs_size] -> what the network sees of it."""
+        obs = (obs - self.mean) / self.std
+        return obs if self.clip is None else obs.clamp(-self.clip, self.clip)
 
     def save(self, path: str | Path, facts: dict[str, Any] | None = None) -> None:
-        """Write weights and facts to a safetensors file, whole or not at all."""
-        save_tensors(Path(path), self.state_dict(), {"activation": self.activation, **(facts or {})})
+        """Write weights and facts, its own and more, to a safetensors file, whole or not at all."""
+        structure = {"activation": self.activation, "clip": self.clip}
+        save_tensors(Path(path), self.state_dict(), self.facts | (facts or {}) | structure)
 
     @classmethod
     def load(cls, path: str | Path, activation: str | None = None) -> Policy:
@@ -89,21 +193,55 @@ class Policy(nn.Module):
         if path.suffix != ".safetensors":
             raise ValueError(f"cannot read policy {path.name!r}; valid endings: .safetensors, .pth")
         tensors, facts = load_tensors(path)
-        if "activation" not in facts or "mean" not in tensors:
+        if "activation" not in facts or not {"mean", "std"} <= tensors.keys():
             raise ValueError(f"{path.name} is not a nerd_gym policy: it has no normaliser or no activation")
-        indices = sorted(int(n.split(".")[1]) for n in tensors if n.startswith("network.") and n.endswith("weight"))
-        layers = [(tensors[f"network.{i}.weight"], tensors[f"network.{i}.bias"]) for i in indices]
-        return cls(tensors["mean"], tensors["std"].square() - 1e-5, layers, facts["activation"])
+        layers = numbered_layers(tensors, "network.")
+        activation, clip = facts.pop("activation"), facts.pop("clip", 5.0)
+        return cls(tensors["mean"], tensors["std"], layers, activation, clip, facts, under(tensors, "memory."))
 
     @classmethod
-    def from_rl_games(cls, path: str | Path, activation: str | None) -> Policy:
-        """An rl-games continuous MLP policy."""
-        if activation is None:
-            raise ValueError(f"an rl-games file does not tell its activation; give one of {', '.join(ACTIVATIONS)}")
-        weights = read_rl_games(path)["model"]
-        prefix = "a2c_network.actor_mlp."
-        indices = sorted({int(name.split(".")[2]) for name in weights if name.startswith(prefix)})
-        layers = [(weights[f"{prefix}{i}.weight"], weights[f"{prefix}{i}.bias"]) for i in indices]
-        layers.append((weights["a2c_network.mu.weight"], weights["a2c_network.mu.bias"]))
-        normaliser = (weights[f"running_mean_std.running_{name}"] for name in ("mean", "var"))
-        return cls(*normaliser, layers, activation)
+    def from_rl_games(
+        cls, source: str | Path | Any, activation: str | None = None, facts: dict[str, Any] | None = None
+    ) -> Policy:
+        """A continuous policy of rl-games, MLP or recurrent: an agent or player, or a .pth with its activation told."""
+        from . import conversions
+
+        if isinstance(source, (str, Path)):
+            return conversions.from_rl_games_file(source, activation, facts)
+        return conversions.from_rl_games(source, facts)
+
+    @classmethod
+    def from_sb3(cls, model: Any, normaliser: Any = None, facts: dict[str, Any] | None = None) -> Policy:
+        """An actor of Stable-Baselines3 (PPO, A2C), with its VecNormalize: the model's own if none is given."""
+        from .conversions import from_sb3
+
+        return from_sb3(model, normaliser, facts)
+
+    @classmethod
+    def from_rsl_rl(cls, source: Any, facts: dict[str, Any] | None = None) -> Policy:
+        """The actor of an rsl_rl runner, or an actor."""
+        from .conversions import from_rsl_rl
+
+        return from_rsl_rl(source, facts)
+
+    @classmethod
+    def from_skrl(cls, agent: Any, facts: dict[str, Any] | None = None) -> Policy:
+        """The Gaussian policy of a skrl agent, with its observation preprocessor."""
+        from .conversions import from_skrl
+
+        return from_skrl(agent, facts)
+
+
+def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose name starts with `prefix`, by the rest of it."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def numbered_layers(tensors: dict[str, Tensor], prefix: str) -> Layers:
+    """The linear layers of a Sequential among named tensors."""
+    pattern = re.compile(re.escape(prefix) + r"(\d+)\.weight")
+    indices = sorted(int(match[1]) for match in map(pattern.fullmatch, tensors) if match)
+    missing = [name for i in indices if (name := f"{prefix}{i}.bias") not in tensors]
+    if missing:
+        raise ValueError(f"not a policy: it has no {', '.join(missing)}")
+    return [(tensors[f"{prefix}{i}.weight"], tensors[f"{prefix}{i}.bias"]) for i in indices]

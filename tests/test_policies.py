@@ -1,26 +1,41 @@
 import os
 import pickle
+from itertools import pairwise
 
 import pytest
 import torch
+from torch import nn
 
-from nerd_gym.policies import Policy, UnsafePolicy, read_rl_games
+from nerd_gym.policies import ACTIVATIONS, Policy, UnsafePolicy, read_rl_games
 
 from .conftest import REFERENCE
 
 
-def small_policy():
+def small_policy(activation="elu", clip=5.0):
     torch.manual_seed(0)
-    layers = [(torch.randn(16, 5), torch.randn(16)), (torch.randn(3, 16), torch.randn(3))]
-    return Policy(torch.randn(5), torch.rand(5) + 0.5, layers, "elu")
+    sizes = (5, 16, 8, 3)
+    layers = [(torch.randn(n, m) / m**0.5, torch.randn(n) / 4) for m, n in pairwise(sizes)]
+    return Policy(torch.randn(5), torch.rand(5) + 0.5, layers, activation, clip, {"seed": 3})
 
 
-def test_save_and_load_give_the_same_actions(tmp_path):
-    policy = small_policy()
+def recurrent_policy(kind=nn.LSTM, norm=True, concat=False, depth=2, obs_size=5, action_size=3):
+    torch.manual_seed(0)
+    memory = {f"rnn.{name}": value for name, value in kind(obs_size, 6, depth).state_dict().items()}
+    memory |= {"norm.weight": torch.rand(6) + 0.5, "norm.bias": torch.randn(6)} if norm else {}
+    first = torch.randn(8, 6 + obs_size if concat else 6), torch.randn(8)
+    last = torch.randn(action_size, 8) / 4, torch.randn(action_size) / 4
+    return Policy(torch.randn(obs_size), torch.rand(obs_size) + 0.5, [first, last], "tanh", memory=memory)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("clip", [2.0, None])
+def test_save_and_load_give_the_same_actions(activation, clip, tmp_path):
+    policy = small_policy(activation, clip)
     policy.save(tmp_path / "p.safetensors", {"env": "NeRD/Ant-v0"})
-    obs = 10 * torch.randn(64, 5)
+    obs = 10 * torch.randn(1000, 5)
     again = Policy.load(tmp_path / "p.safetensors")
-    torch.testing.assert_close(again.act(obs), policy.act(obs))
+    assert torch.equal(again.act(obs), policy.act(obs))
+    assert again.facts == {"seed": 3, "env": "NeRD/Ant-v0"}
     assert policy.act(obs).abs().max() <= 1
     with pytest.raises(ValueError, match="takes 5 observations; it was given 4"):
         policy.act(torch.zeros(1, 4))
@@ -50,6 +65,44 @@ def test_wrong_files_are_named(tmp_path):
         Policy.load(tmp_path / "nowhere.pth")
     with pytest.raises(ValueError, match="unknown activation 'gelu'; valid: tanh, relu, elu"):
         Policy(torch.zeros(1), torch.ones(1), [(torch.zeros(1, 1), torch.zeros(1))], "gelu")
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_a_memory_is_kept_and_forgotten_by_row(kind, tmp_path):
+    policy = recurrent_policy(kind)
+    policy.save(tmp_path / "p.safetensors")
+    again = Policy.load(tmp_path / "p.safetensors")
+    first, second = torch.randn(2, 4, 5)
+    fresh = policy.act(second)
+    policy.reset()
+    assert torch.equal(policy.act(first), again.act(first))
+    policy.reset(torch.tensor([True, False, False, True]))
+    action = policy.act(second)
+    torch.testing.assert_close(action[[0, 3]], fresh[[0, 3]])
+    remembered = again.act(second)
+    torch.testing.assert_close(action[[1, 2]], remembered[[1, 2]])
+    assert (remembered - fresh).abs().max() > 1e-3
+    with pytest.raises(ValueError, match="remembers 4 rows, not 2"):
+        policy.act(second[:2])
+
+
+def test_cut_files_are_refused(tmp_path):
+    small_policy().save(tmp_path / "p.safetensors")
+    torch.save({"model": {"a2c_network.mu.weight": torch.zeros(2, 3)}}, tmp_path / "p.pth")
+    for name in ("p.safetensors", "p.pth"):
+        data = (tmp_path / name).read_bytes()
+        for size in (0, 7, len(data) // 2, len(data) - 8):
+            (tmp_path / f"cut-{name}").write_bytes(data[:size])
+            with pytest.raises(ValueError, match=f"cut-{name}.*(damaged|refused)"):
+                Policy.load(tmp_path / f"cut-{name}", "relu")
+
+
+def test_layers_that_do_not_fit_are_refused():
+    layers = [(torch.zeros(4, 5), torch.zeros(4)), (torch.zeros(2, 3), torch.zeros(2))]
+    with pytest.raises(ValueError, match=r"layers \[\(4, 5\), \(2, 3\)\] do not follow one another from 5"):
+        Policy(torch.zeros(5), torch.ones(5), layers, "relu")
+    with pytest.raises(ValueError, match="do not follow"):
+        Policy(torch.zeros(5), torch.ones(5), [(torch.zeros(4, 5), torch.zeros(1))], "relu")
 
 
 def test_published_file_needs_its_activation_told():

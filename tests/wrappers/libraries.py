@@ -55,7 +55,7 @@ def sb3_returns(env, steps, weight, bias, lam, folder):
 # rl-games
 
 
-def rl_games_runner(steps, num_envs, folder, lam=LAMBDA, iterations=1, **config):
+def rl_games_runner(steps, num_envs, folder, lam=LAMBDA, iterations=1, network=None, **config):
     from rl_games.torch_runner import Runner
 
     runner = Runner()
@@ -78,6 +78,7 @@ def rl_games_runner(steps, num_envs, folder, lam=LAMBDA, iterations=1, **config)
                 "separate": False,
                 "space": {"continuous": space},
                 "mlp": units,
+                **(network or {}),
             },
             "config": {
                 "name": "test",
@@ -153,7 +154,7 @@ def rl_games_returns(env, steps, weight, bias, lam, folder):
 # rsl_rl
 
 
-def rsl_rl_runner(env, steps, folder=None, lam=LAMBDA):
+def rsl_rl_runner(env, steps, folder=None, lam=LAMBDA, **actor):
     from rsl_rl.runners import OnPolicyRunner
 
     from nerd_gym.wrappers import RslRlVecEnv
@@ -164,7 +165,7 @@ def rsl_rl_runner(env, steps, folder=None, lam=LAMBDA):
         "num_steps_per_env": steps,
         "save_interval": 1000,
         "obs_groups": {"actor": ["policy"], "critic": ["policy"]},
-        "actor": {**network, "distribution_cfg": gaussian},
+        "actor": {**network, "distribution_cfg": gaussian, **actor},
         "critic": dict(network),
         "algorithm": {"class_name": "PPO", "gamma": GAMMA, "lam": lam, "num_mini_batches": 1},
     }
@@ -192,7 +193,7 @@ def rsl_rl_returns(env, steps, weight, bias, lam, folder):
 # skrl
 
 
-def skrl_trainer(env, steps, iterations=1, lam=LAMBDA, final=True, learning_rate=1e-3):
+def skrl_trainer(env, steps, iterations=1, lam=LAMBDA, final=True, learning_rate=1e-3, **config):
     from skrl.agents.torch.ppo import PPO
     from skrl.memories.torch import RandomMemory
     from skrl.trainers.torch import SequentialTrainer
@@ -219,6 +220,7 @@ def skrl_trainer(env, steps, iterations=1, lam=LAMBDA, final=True, learning_rate
         "gae_lambda": lam,
         "time_limit_bootstrap": True,
         "experiment": {"write_interval": 0, "checkpoint_interval": 0},
+        **config,
     }
     for role, model in models.items():
         model.init_state_dict(role=role)
