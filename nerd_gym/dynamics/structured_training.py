@@ -55,6 +55,11 @@ def train_structured(
             )
     free = draw(data.train, clear, settings.transitions, generator)
     inertias = identify(robot, free)
+    inside = inside_limits(robot, free)
+    if inertias.residual > UNEXPLAINED and not bool(inside.all()):
+        # Perhaps only the teacher's joint limits are other than the MJCF's springs: these tell nothing of inertias.
+        free = {name: value[inside] for name, value in free.items()}
+        inertias = identify(robot, free)
     learned: dict[str, Any] = {"curves": {}}
     torque_law = None
     if settings.residual == "on" or (settings.residual == "auto" and inertias.residual > UNEXPLAINED):
@@ -89,6 +94,14 @@ def draw(arrays: dict[str, Tensor], among: Tensor | None, size: int, generator: 
         return frames_at(arrays, row, torch.randint(frames, (size,), generator=generator))
     row, at = among[torch.randint(len(among), (size,), generator=generator)].unbind(-1)
     return frames_at(arrays, row, at)
+
+
+def inside_limits(robot: RobotModel, frames: Frames) -> Tensor:
+    """[B]: frames that keep clear of the joint limits by the way they go."""
+    low, high = torch.as_tensor(robot.joint_range).unbind(-1)
+    q, after = frames["q"][:, robot.joint_q], frames["next_q"][:, robot.joint_q]
+    way = (after - q).abs()
+    return ((torch.minimum(q, after) - way > low) & (torch.maximum(q, after) + way < high)).all(-1)
 
 
 def identify(

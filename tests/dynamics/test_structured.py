@@ -9,10 +9,11 @@ from nerd_gym.backends.featherstone import frame_kernel
 from nerd_gym.backends.warp import read_links
 from nerd_gym.dynamics.articulated import Articulated
 from nerd_gym.dynamics.data import Data
+from nerd_gym.dynamics.dataset import Plan, generate
 from nerd_gym.dynamics.laws import ContactLaw, TorqueLaw
 from nerd_gym.dynamics.model import Motion
 from nerd_gym.dynamics.structured import StructuredModel
-from nerd_gym.dynamics.structured_training import train_structured
+from nerd_gym.dynamics.structured_training import draw, inside_limits, train_structured
 from nerd_gym.dynamics.train import Settings
 from nerd_gym.dynamics.trust import Trust, fit_trust, rank_correlation
 from nerd_gym.robots.contacts import ContactFinder
@@ -141,6 +142,17 @@ def test_a_torque_law_learns_what_nobody_described(tmp_path):
             motion = student.predict(motion, data.held["force"][:, frame], contacts)
         errors[residual] = (motion.q - data.held["q"][:, 30]).abs().mean().item()
     assert errors["auto"] < 0.4 * errors["off"], errors
+
+
+def test_a_teacher_with_other_joint_limits_teaches_its_inertias(tmp_path):
+    """MuJoCo's limits are no springs; frames that reach them must not bend the inertias."""
+    path, model = tmp_path / "data.h5", robot("cartpole")
+    generate(Plan(model, "mujoco", 20_000, frames=40), path)
+    data = Data.load(path, model)
+    settings = Settings(transitions=2000, residual="off")
+    assert not inside_limits(model, draw(data.train, None, 2000, torch.Generator().manual_seed(0))).all()
+    _, learned = train_structured(data, settings, tmp_path / "x.checkpoint", {})
+    assert learned["residual"] < 1e-4
 
 
 def test_trust_ranks_errors_and_is_nothing_far_outside():
