@@ -44,7 +44,7 @@ def main(args: Args) -> None:
     facts = [(path, load_tensors(path)[1]) for path in args.model]
     rows = []
     for env_id, spec in ENVS.items():
-        robot = spec.task_class().robot_name
+        robot = spec.robot_name
         if not has_packaged_model(robot, "warp"):
             continue
         kinds: dict[str, dict] = {"structured (packaged)": {}}

@@ -82,7 +82,7 @@ def main(args: Args) -> None:
         policy = Policy.load(args.policies / f"{name}.pth", activation)
         row = {"policy": name, "env": env_id, "episodes": num_envs, "published": published}
         for label, physics in PHYSICS.items():
-            if label == "neural" and not has_packaged_model(ENVS[env_id].task_class().robot_name, "warp"):
+            if label == "neural" and not has_packaged_model(ENVS[env_id].robot_name, "warp"):
                 continue
             row[label] = summary(*first_episodes(policy, env_id, num_envs, args.seed, **physics, **options))
         rows.append(row)

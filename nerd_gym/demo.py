@@ -55,7 +55,7 @@ def run_demo(out: Path, video: bool = True, num_envs: int = 64, seed: int = 0) -
 
 def backends_of(env_id: str) -> tuple[str, ...]:
     """The analytical backends, and the learned one if a model of the robot is packaged."""
-    learned = has_packaged_model(ENVS[env_id].task_class().robot_name, BACKENDS[0])
+    learned = has_packaged_model(ENVS[env_id].robot_name, BACKENDS[0])
     return (*BACKENDS, "neural") if learned else BACKENDS
 
 

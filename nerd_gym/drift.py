@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import gymnasium
 import torch
@@ -56,6 +57,19 @@ def smooth_actions(env: NerdVectorEnv, frames: int, seed: int, scale: float = 0.
     return actions.repeat_interleave(hold, 0)[:frames].to(env.device)
 
 
+def endless_env(env_id: str, num_envs: int, backend: str, **options: Any) -> NerdVectorEnv:
+    """A batch in torch that nobody resets on the way."""
+    return gymnasium.make_vec(
+        env_id,
+        num_envs=num_envs,
+        backend=backend,
+        array="torch",
+        autoreset_mode="Disabled",
+        max_episode_steps=None,
+        **options,
+    ).unwrapped
+
+
 def measure_drift(
     env_id: str,
     backends: tuple[str, ...] = ("warp", "mujoco"),
@@ -66,18 +80,7 @@ def measure_drift(
     **options,
 ) -> list[Drift]:
     """Step all backends with the same actions, nobody being reset on the way: the drift of each from the first."""
-    envs = [
-        gymnasium.make_vec(
-            env_id,
-            num_envs=num_envs,
-            backend=backend,
-            array="torch",
-            autoreset_mode="Disabled",
-            max_episode_steps=None,
-            **options,
-        ).unwrapped
-        for backend in backends
-    ]
+    envs = [endless_env(env_id, num_envs, backend, **options) for backend in backends]
     for env in envs:
         env.reset(seed=seed)
     actions = smooth_actions(envs[0], frames, seed)

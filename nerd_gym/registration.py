@@ -24,6 +24,11 @@ class EnvSpec:
         """The task's class."""
         return getattr(import_module(f"nerd_gym.envs.{self.module}"), self.cls)
 
+    @property
+    def robot_name(self) -> str:
+        """The packaged robot that the task moves."""
+        return self.task_class().robot_name
+
 
 ENVS = {
     "NeRD/Cartpole-v0": EnvSpec("cartpole", "Cartpole", 300),

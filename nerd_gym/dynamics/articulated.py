@@ -99,9 +99,7 @@ class Articulated:
 
     def joint_force(self, q: Tensor, qd: Tensor) -> Tensor:
         """What the MJCF tells of the joints, springs and limits, and the damping that the links carry."""
-        ke, kd = self.robot.limit_gains
-        past = torch.where(q < self._low, self._low - q, torch.where(q > self._high, self._high - q, 0.0))
-        limit = torch.where(past != 0, ke * past - kd * qd, 0.0)
+        limit = limit_force(q, qd, self._low, self._high, self.robot.limit_gains)
         return limit - self._damping * qd - self._stiffness * (q - self._rest)
 
     def contact_force(self, pose: Pose, qd: Tensor, ground: tuple[Tensor, Tensor], law: ContactLaw) -> Tensor:
@@ -147,6 +145,13 @@ class Articulated:
             qd = qd + dt * torch.linalg.solve(H, pull)
             q = q + dt * qd
         return q, qd
+
+
+def limit_force(q: Tensor, qd: Tensor, low: Tensor, high: Tensor, gains: tuple[float, float]) -> Tensor:
+    """The springs at joint limits [nj] that states [B, nj] have passed."""
+    ke, kd = gains
+    past = torch.where(q < low, low - q, torch.where(q > high, high - q, 0.0))
+    return torch.where(past != 0, ke * past - kd * qd, 0.0)
 
 
 def skew(v: Tensor) -> Tensor:

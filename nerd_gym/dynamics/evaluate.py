@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..backends import make_backend
 from ..backends.base import Backend
-from ..drift import joint_difference, state_error
+from ..drift import endless_env, joint_difference, state_error
 from ..files import whole
 from ..progress import progress
 from ..registration import ENVS
@@ -51,7 +51,7 @@ class Scenario:
 
 def scenarios(robot: RobotModel) -> list[Scenario]:
     """What a robot is evaluated on."""
-    env_id = next((name for name, spec in ENVS.items() if spec.task_class().robot_name == robot.name), None)
+    env_id = next((name for name, spec in ENVS.items() if spec.robot_name == robot.name), None)
     if env_id is None or robot.hash != RobotModel.named(robot.name).hash:
         return [Scenario("passive", 1000, False), Scenario("random forces", 1000, True)]
     if robot.name == "pendulum_contact":
@@ -127,18 +127,7 @@ class Rollouts:
         """An environment, or the bare backend of a robot without a task."""
         if self.scenario.env_id is None:
             return make_backend(backend, self.robot, self.n, **options)
-        import gymnasium
-
-        return gymnasium.make_vec(
-            self.scenario.env_id,
-            num_envs=self.n,
-            backend=backend,
-            array="torch",
-            autoreset_mode="Disabled",
-            max_episode_steps=None,
-            **self.scenario.options,
-            **options,
-        ).unwrapped
+        return endless_env(self.scenario.env_id, self.n, backend, **self.scenario.options, **options)
 
     def _start(self) -> None:
         self._random = torch.Generator().manual_seed(self.seed)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..backends.warp import read_links
 from ..robots.model import RobotModel
-from .articulated import JointLaw, skew
+from .articulated import JointLaw, limit_force, skew
 
 PER_LINK = 10
 CALM = 0.2  # rad or m that a joint may move in a frame for Gauss-Newton to count it
@@ -164,9 +164,7 @@ class Identification:
 
     def known_force(self, q: Tensor, qd: Tensor) -> Tensor:
         """The springs at the joint limits, which the MJCF tells, and those of a learned law."""
-        ke, kd = self.robot.limit_gains
-        past = torch.where(q < self._low, self._low - q, torch.where(q > self._high, self._high - q, 0.0))
-        limit = torch.where(past != 0, ke * past - kd * qd, 0.0)
+        limit = limit_force(q, qd, self._low, self._high, self.robot.limit_gains)
         return limit if self.torque_law is None else limit + self.torque_law(q, qd)
 
     def frame(self, parameters: Tensor, q: Tensor, qd: Tensor, force: Tensor) -> tuple[Tensor, Tensor, Tensor]:

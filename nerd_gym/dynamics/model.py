@@ -54,6 +54,7 @@ class DynamicsModel(ABC):
 
     kind: ClassVar[str]
     substeps = 1  # evaluations in a frame
+    frames = 1  # of a window that it learns from
 
     def __init__(
         self,
@@ -64,6 +65,11 @@ class DynamicsModel(ABC):
         threads: int | None = None,
     ):
         self.robot, self.facts, self.device, self.threads = robot, facts, torch.device(device), threads
+        self._open(tensors)
+
+    @abstractmethod
+    def _open(self, tensors: dict[str, Tensor]) -> None:
+        """Make from a file's tensors, and the facts, what :meth:`predict` needs."""
 
     def new_history(self, num_envs: int) -> History | None:
         """A memory for so many rows; None for a model that needs the current state alone."""

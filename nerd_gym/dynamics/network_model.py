@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,6 @@ from torch.nn import functional as F
 
 from ..robots.contacts import ContactFinder, Contacts
 from ..robots.kinematics import Kinematics
-from ..robots.model import RobotModel
 from .frames import RobotFrames
 from .model import DynamicsModel, Motion
 
@@ -70,15 +69,8 @@ class NetworkModel(DynamicsModel):
     default_network: ClassVar[dict[str, int]]
     frames: ClassVar[int]  # frames of a training window
 
-    def __init__(
-        self,
-        robot: RobotModel,
-        tensors: dict[str, Tensor],
-        facts: dict[str, Any],
-        device: torch.device | str = "cpu",
-        threads: int | None = None,
-    ):
-        super().__init__(robot, tensors, facts, device, threads)
+    def _open(self, tensors: dict[str, Tensor]) -> None:
+        robot, facts = self.robot, self.facts
         self.kinematics = Kinematics(robot, self.device)
         self.find_contacts = ContactFinder(robot, self.kinematics)
         self.robot_frames = RobotFrames(self.kinematics, self.device)

@@ -27,15 +27,8 @@ class StructuredModel(DynamicsModel):
 
     kind = "structured"
 
-    def __init__(
-        self,
-        robot: RobotModel,
-        tensors: dict[str, Tensor],
-        facts: dict[str, Any],
-        device: torch.device | str = "cpu",
-        threads: int | None = None,
-    ):
-        super().__init__(robot, tensors, facts, device, threads)
+    def _open(self, tensors: dict[str, Tensor]) -> None:
+        robot, facts = self.robot, self.facts
         init_warp()
         device = wp.device_from_torch(self.device)
         self.inertias = Inertias(robot, tensors["parameters"])

@@ -180,7 +180,7 @@ class LawTrainer:
         return torch.sqrt(off.square().sum(-1) + 1e-10).mean()
 
     def validate(self, rollouts: int = 256, frames: int = 50) -> dict[str, float]:
-        """Mean joint error of rollouts of held-back trajectories, and the loss on their frames."""
+        """Mean joint error of rollouts of held-back trajectories."""
         held = self.data.held
         rows = slice(0, rollouts)
         ground = held["ground_point"][rows].double(), held["ground_normal"][rows].double()

@@ -15,7 +15,7 @@ from ..robots.kinematics import Kinematics
 from ..robots.model import RobotModel
 from .checkpoint import save_model
 from .data import Data, windows
-from .model import KINDS, DynamicsModel, Motion, kind_of
+from .model import DynamicsModel, Motion, kind_of
 from .optimise import Loop, Recipe, processes
 from .trust import fit_trust
 
@@ -153,7 +153,7 @@ def rollout_error(
 def calibrate(model: DynamicsModel, data: Data, seed: int) -> tuple[dict[str, Tensor], dict[str, float]]:
     """Trust in a model from its one-frame errors on held-back windows."""
     robot, held = data.robot, data.held
-    frames = getattr(model, "frames", 1)
+    frames = model.frames
     batch = windows(held, frames, min(TRUST_FRAMES, held["force"][..., 0].numel()), torch.Generator().manual_seed(seed))
     find = ContactFinder(robot, Kinematics(robot))
     ground = batch["ground_point"], batch["ground_normal"]
@@ -162,12 +162,12 @@ def calibrate(model: DynamicsModel, data: Data, seed: int) -> tuple[dict[str, Te
         before = Motion(batch["q"][:, frame], batch["qd"][:, frame])
         contacts = find(before.q, *ground)
         after = model.predict(before, batch["force"][:, frame], contacts, history)
-    error = one_frame_error(robot, before, after, Motion(batch["q"][:, -1], batch["qd"][:, -1]))
+    error = one_frame_error(before, after, Motion(batch["q"][:, -1], batch["qd"][:, -1]))
     held_frames = {"q": before.q, "qd": before.qd, "force": batch["force"][:, -1], "contacts": contacts}
     return fit_trust(robot, data.train, held_frames, error, seed)
 
 
-def one_frame_error(robot: RobotModel, before: Motion, after: Motion, truth: Motion) -> Tensor:
+def one_frame_error(before: Motion, after: Motion, truth: Motion) -> Tensor:
     """[N]: rms over the coordinates of the error of a frame, each over the rms of its change."""
     parts = []
     for name in ("q", "qd"):
@@ -175,6 +175,3 @@ def one_frame_error(robot: RobotModel, before: Motion, after: Motion, truth: Mot
         change = getattr(truth, name) - getattr(before, name)
         parts.append(off / change.square().mean(0).sqrt().clamp(min=1e-9))
     return torch.cat(parts, -1).square().mean(-1).sqrt()
-
-
-__all__ = ["KINDS", "Settings", "default_kind", "train"]
