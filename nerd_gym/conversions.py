@@ -20,8 +20,9 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
 
+from .files import under
 from .optional import require
-from .policies import ACTIVATIONS, Layers, Policy, numbered_layers, read_rl_games, under
+from .policies import ACTIVATIONS, Layers, Policy, numbered_layers, read_rl_games
 from .wrappers.base import torch_env
 
 Facts = dict[str, Any]

@@ -43,3 +43,8 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
     except SafetensorError as error:
         raise ValueError(f"{path} is not a safetensors file, or is damaged: {error}") from error
+
+
+def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose name starts with `prefix`, by the rest of it."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

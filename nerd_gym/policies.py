@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from .files import load_tensors, save_tensors
+from .files import load_tensors, save_tensors, under
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}
 Layers = list[tuple[Tensor, Tensor]]  # weight [out, in] and bias [out]
@@ -230,11 +230,6 @@ class Policy(nn.Module):
         from .conversions import from_skrl
 
         return from_skrl(agent, facts)
-
-
-def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors whose name starts with `prefix`, by the rest of it."""
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def numbered_layers(tensors: dict[str, Tensor], prefix: str) -> Layers:

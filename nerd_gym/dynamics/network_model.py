@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..files import under
 from ..robots.contacts import ContactFinder, Contacts
 from ..robots.kinematics import Kinematics
 from .frames import RobotFrames
@@ -80,7 +81,7 @@ class NetworkModel(DynamicsModel):
         self.module = self._build(inputs, outputs, sizes).to(self.device)
         self.normaliser = Normaliser(inputs, outputs).to(self.device)
         for prefix, module in (("network.", self.module), ("normaliser.", self.normaliser)):
-            own = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+            own = under(tensors, prefix)
             if own:
                 module.load_state_dict(own)
         self.normaliser.requires_grad_(False)

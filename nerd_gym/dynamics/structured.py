@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..backends.featherstone import Networks, frame_kernel
 from ..backends.warp import Launcher, init_warp, make_physics, make_tree
+from ..files import under
 from ..robots.contacts import Contacts
 from ..robots.model import RobotModel
 from .identify import Inertias
@@ -68,7 +69,7 @@ def laws_from(robot: RobotModel, tensors: dict[str, Tensor]) -> tuple[ContactLaw
     """The networks among a model's tensors."""
     laws: list[Any] = []
     for name, make in (("contact", lambda width: ContactLaw(width)), ("torque", lambda width: TorqueLaw(robot, width))):
-        own = {key.removeprefix(f"{name}."): value for key, value in tensors.items() if key.startswith(f"{name}.")}
+        own = under(tensors, f"{name}.")
         law = make(own["first.weight"].shape[0]).to(own["first.weight"].dtype) if own else None
         if law is not None:
             law.load_state_dict(own)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..files import under
 from ..robots.contacts import Contacts
 from ..robots.model import HINGE, RobotModel
 
@@ -40,7 +41,7 @@ class Trust:
     """Calibrated trust in a model, from the tensors named ``trust.*`` in its file; without them it is 1 everywhere."""
 
     def __init__(self, robot: RobotModel, tensors: dict[str, Tensor], device: torch.device | str = "cpu"):
-        own = {k.removeprefix("trust."): v.to(device) for k, v in tensors.items() if k.startswith("trust.")}
+        own = {name: value.to(device) for name, value in under(tensors, "trust.").items()}
         self.features = TrustFeatures(robot, device)
         self._robot, self._known, self._device = robot, bool(own), device
         if not own:
