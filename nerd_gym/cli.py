@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
+
+from .arguments import count, key_value
+from .rl import commands as rl
 
 
 @dataclass
@@ -67,7 +69,7 @@ class Play:
             layout=self.layout,
             activation=self.activation,
             device=self.device,
-            options=dict(map(_key_value, self.option)),
+            options=dict(map(key_value, self.option)),
         )
         print("  ".join(f"{name} {value:g}" for name, value in figures.items()))
         if self.video:
@@ -150,8 +152,8 @@ class Generate:
         from .dynamics.dataset import Plan, generate
 
         robot = _robot(self.robot)
-        options = tuple(map(_key_value, self.option))
-        plan = Plan(robot, self.backend, _count(self.transitions), self.frames, self.preset, self.seed, options)
+        options = tuple(map(key_value, self.option))
+        plan = Plan(robot, self.backend, count(self.transitions), self.frames, self.preset, self.seed, options)
         out = self.out or Path("out/data") / f"{robot.name}-{self.backend}.h5"
         counts = generate(plan, out)
         print("  ".join(f"{name} {value:,}" for name, value in counts.items()))
@@ -200,7 +202,7 @@ class Train:
             raise FileNotFoundError(f"no dataset at {data}; make one with nerd-gym generate {self.robot}")
         kind = self.model or default_kind(robot)
         out = self.out or Path("out/models") / f"{robot.name}-{kind}.safetensors"
-        network = tuple(map(_key_value, self.size))
+        network = tuple(map(key_value, self.size))
         chosen = ("steps", "batch", "optimiser", "lr", "polish", "transitions", "residual", "seed")
         settings = Settings(
             kind=kind, network=network, device=self.device, **{name: getattr(self, name) for name in chosen}
@@ -273,34 +275,29 @@ class Export:
         print(f"written: {self.onnx}")
 
 
+@dataclass
+class Rl:
+    """Train a policy with an RL library in any backend, play it, evaluate it."""
+
+    command: Annotated[
+        Annotated[rl.Train, tyro.conf.subcommand("train")] | Annotated[rl.Play, tyro.conf.subcommand("play")],
+        tyro.conf.arg(name=""),
+    ]
+
+    def run(self) -> None:
+        self.command.run()
+
+
 def _robot(text: str):
     from .robots.model import RobotModel
 
     return RobotModel.from_mjcf(text) if text.endswith(".xml") else RobotModel.named(text)
 
 
-def _count(text: str) -> int:
-    scale = {"k": 1e3, "K": 1e3, "M": 1e6}.get(text[-1:], 1)
-    try:
-        return round(float(text.rstrip("kKM")) * scale)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a count; valid: 250000, 250k, 1M") from None
-
-
-def _key_value(text: str) -> tuple[str, object]:
-    key, sep, value = text.partition("=")
-    if not sep or not key:
-        raise ValueError(f"option {text!r} is not KEY=VALUE")
-    try:
-        return key, ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        return key, value  # a bare word
-
-
 def main(args: list[str] | None = None) -> int:
     """Entry point. Wrong input ends with one line on stderr and exit code 2."""
     command = tyro.extras.subcommand_cli_from_dict(
-        {c.__name__.lower(): c for c in (List, Play, Bench, Demo, Generate, Train, Evaluate, Export)},
+        {c.__name__.lower(): c for c in (List, Play, Bench, Demo, Generate, Train, Evaluate, Export, Rl)},
         prog="nerd-gym",
         description="Gymnasium environments with swappable physics.",
         args=args,

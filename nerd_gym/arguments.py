@@ -1,0 +1,25 @@
+"""What the command line's words mean."""
+
+from __future__ import annotations
+
+import ast
+
+
+def count(text: str) -> int:
+    """250000, 250k or 1M."""
+    scale = {"k": 1e3, "K": 1e3, "M": 1e6}.get(text[-1:], 1)
+    try:
+        return round(float(text.rstrip("kKM")) * scale)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a count; valid: 250000, 250k, 1M") from None
+
+
+def key_value(text: str) -> tuple[str, object]:
+    """KEY=VALUE, the value a Python literal or a bare word."""
+    key, sep, value = text.partition("=")
+    if not sep or not key:
+        raise ValueError(f"option {text!r} is not KEY=VALUE")
+    try:
+        return key, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return key, value

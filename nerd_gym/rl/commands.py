@@ -1,0 +1,141 @@
+"""`nerd-gym rl ...`"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from ..arguments import count, key_value
+
+
+@dataclass
+class Train:
+    """Train a policy with an RL library in any backend; the same command goes on with a run that was stopped.
+
+    The folder of the run gets policy.safetensors, curve.csv and the library's log for TensorBoard."""
+
+    env_id: tyro.conf.Positional[str]
+    """Environment, as `nerd-gym list` names it, e.g. NeRD/Ant-v0."""
+    lib: str = "rl-games"
+    """rl-games, sb3, rsl-rl or skrl."""
+    backend: str = "warp"
+    """Physics: warp, mujoco or neural."""
+    task: str | None = None
+    """The environment's task, e.g. spin; by default its first."""
+    seed: int = 0
+    """One seed, one policy (on one machine)."""
+    steps: str | None = None
+    """Env-steps of all robots together, with k or M if you like; by default the config's."""
+    num_envs: int | None = None
+    """Robots in the batch; by default the config's."""
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
+    """Change the library's config, e.g. --set params.config.gamma=0.98; +KEY=VALUE adds a key."""
+    config: Path | None = None
+    """A yaml in place of the packaged one (nerd_gym/rl/*.yaml)."""
+    option: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
+    """Options of the task or backend, e.g. --option control=torque."""
+    threads: int | None = None
+    """CPU threads of torch and of the backend; all by default."""
+    device: str = "cpu"
+    """Torch device."""
+    out: Path | None = None
+    """Folder of the run; by default out/rl/ROBOT-TASK-BACKEND-LIB-seedN."""
+
+    def run(self) -> None:
+        import torch
+
+        from ..registration import env_spec
+        from .configs import load_config
+        from .train import Plan, train
+        from .trainer import check_library
+
+        check_library(self.lib)
+        task_class = env_spec(self.env_id).task_class()
+        given = ({"task": self.task} if self.task else {}) | dict(map(key_value, self.option))
+        from dataclasses import asdict
+
+        from ..envs.task import make_config, option_names
+
+        known = {name: value for name, value in given.items() if name in option_names(task_class.config_class)}
+        chosen = asdict(make_config(task_class.config_class, known))
+        changes = self.set
+        changes += (f"run.steps={count(self.steps)}",) if self.steps else ()
+        changes += (f"run.num_envs={self.num_envs}",) if self.num_envs else ()
+        run, config = load_config(self.lib, self.env_id, chosen, self.config, changes)
+        if self.threads:
+            torch.set_num_threads(self.threads)
+            given["threads"] = self.threads
+        name = [task_class.robot_name, *(str(chosen[k]) for k in ("task", "control") if k in chosen)]
+        name += [self.backend, self.lib, f"seed{self.seed}"]
+        out = self.out or Path("out/rl") / "-".join(name)
+        plan = Plan(self.env_id, self.lib, self.backend, given, self.seed, run, config, self.device, self._command())
+        facts = train(plan, out)
+        print(f"{facts['steps']:,} steps in {facts['wall_seconds']:.0f} s, {facts['cpu_seconds']:.0f} s of CPU")
+        print(f"written: {out / 'policy.safetensors'}; nerd-gym rl eval and nerd-gym compare judge it")
+
+    def _command(self) -> str:
+        """The words that ask for this, without those that do not matter to the result."""
+        words = ["nerd-gym", "rl", "train", self.env_id, "--lib", self.lib, "--backend", self.backend]
+        for name, value in (("task", self.task), ("steps", self.steps), ("num-envs", self.num_envs)):
+            words += [f"--{name}", str(value)] if value else []
+        for name, values in (("option", self.option), ("set", self.set)):
+            words += [f"--{name}", *values] if values else []
+        words += ["--config", self.config.name] if self.config else []
+        return shlex.join([*words, "--seed", str(self.seed)])
+
+
+@dataclass
+class Play:
+    """Play a policy in the environment that it was trained for, on any backend; film it or open a window."""
+
+    policy: tyro.conf.Positional[Path]
+    """A policy whose file tells its environment, as `nerd-gym rl train` writes it."""
+    backend: str | None = None
+    """Physics; by default that in which it was trained."""
+    video: Path | None = None
+    """Write the first robot to this .mp4 or .gif."""
+    window: bool = False
+    """Show the first robot in a window (needs a screen)."""
+    num_envs: int = 1
+    """How many robots at once."""
+    steps: int | None = None
+    """How many steps; by default the environment's horizon."""
+    seed: int = 0
+    """Seed of the starts."""
+
+    def run(self) -> None:
+        from ..play import play
+
+        env_id, backend, options = trained_for(self.policy, self.backend)
+        figures = play(
+            env_id,
+            backend=backend,
+            agent=str(self.policy),
+            steps=self.steps,
+            num_envs=self.num_envs,
+            seed=self.seed,
+            video=self.video,
+            window=self.window,
+            options=options,
+        )
+        print("  ".join(f"{name} {value:g}" for name, value in figures.items()))
+        if self.video:
+            print(f"written: {self.video}")
+
+
+def trained_for(policy: Path, backend: str | None) -> tuple[str, str, dict[str, object]]:
+    """Environment, backend and the task's options that a policy's file tells."""
+    from ..envs.task import option_names
+    from ..policies import Policy
+    from ..registration import env_spec
+
+    facts = Policy.load(policy).facts
+    if "env" not in facts or "backend" not in facts:
+        raise ValueError(f"{policy.name} does not tell its environment; use nerd-gym play ID --agent {policy}")
+    names = option_names(env_spec(facts["env"]).task_class().config_class)
+    options = {name: value for name, value in facts["options"].items() if name in names}
+    return facts["env"], backend or facts["backend"], options

@@ -1,0 +1,98 @@
+"""PPO of Stable-Baselines3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from gymnasium.vector import VectorEnv
+
+from ..optional import require
+from ..policies import ACTIVATIONS, Policy
+from ..wrappers import Sb3VecEnv
+from ..wrappers.base import torch_env
+from .trainer import Trainer
+
+PPO = require("stable_baselines3", extra="sb3").PPO
+VecNormalize = require("stable_baselines3.common.vec_env", extra="sb3").VecNormalize
+BaseCallback = require("stable_baselines3.common.callbacks", extra="sb3").BaseCallback
+MOMENTS = ("mean", "var", "count")
+
+
+class Tell(BaseCallback):
+    """Calls `after` between the update of one iteration and the rollout of the next, and at the end."""
+
+    def __init__(self, after: Callable[[], None]):
+        super().__init__()
+        self._after, self._first = after, True
+
+    def _on_rollout_start(self) -> None:
+        if not self._first:
+            self._after()
+        self._first = False
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_training_end(self) -> None:
+        self._after()
+
+
+class Sb3Trainer(Trainer):
+    """Config: the arguments of PPO, and of VecNormalize under ``normalize``."""
+
+    def __init__(self, env: VectorEnv, config: dict[str, Any], folder: Path, seed: int):
+        config = deepcopy(config)
+        gamma, network = config.get("gamma", 0.99), config.get("policy_kwargs", {})
+        if isinstance(network.get("activation_fn"), str):
+            network["activation_fn"] = _activation(network["activation_fn"])
+        self._normaliser = VecNormalize(Sb3VecEnv(env), gamma=gamma, **config.pop("normalize", {}))
+        device = torch_env(env).device
+        policy = config.pop("policy", "MlpPolicy")
+        self._model = PPO(
+            policy, self._normaliser, seed=seed, device=device, tensorboard_log=str(folder / "sb3"), **config
+        )
+        self.batch = env.num_envs * self._model.n_steps
+
+    def learn(self, iterations: int, after: Callable[[], None]) -> None:
+        self._model.learn(iterations * self.batch, Tell(after), tb_log_name="run", reset_num_timesteps=False)
+
+    def state(self) -> dict[str, Any]:
+        model, scaler = self._model, self._normaliser
+        return {
+            "policy": model.policy.state_dict(),
+            "optimizer": model.policy.optimizer.state_dict(),
+            "counts": [model.num_timesteps, model._n_updates],
+            "rollout": [torch.as_tensor(x.copy()) for x in (model._last_obs, model._last_episode_starts)],
+            "obs_rms": _moments(scaler.obs_rms),
+            "ret_rms": _moments(scaler.ret_rms),
+            "returns": torch.as_tensor(scaler.returns.copy()),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        model, scaler = self._model, self._normaliser
+        scaler.reset()  # the environment goes back to where it was; what is counted here is overwritten below
+        model.policy.load_state_dict(state["policy"])
+        model.policy.optimizer.load_state_dict(state["optimizer"])
+        model.num_timesteps, model._n_updates = state["counts"]
+        model._last_obs, model._last_episode_starts = (x.numpy() for x in state["rollout"])
+        scaler.returns = state["returns"].numpy()
+        for name in ("obs_rms", "ret_rms"):
+            for moment, value in zip(MOMENTS, state[name]):
+                setattr(getattr(scaler, name), moment, value.numpy())
+
+    def policy(self, facts: dict[str, Any]) -> Policy:
+        return Policy.from_sb3(self._model, facts=facts)
+
+
+def _moments(scaler: Any) -> list[torch.Tensor]:
+    return [torch.as_tensor(getattr(scaler, moment), dtype=torch.float64).clone() for moment in MOMENTS]
+
+
+def _activation(name: str) -> type[torch.nn.Module]:
+    if name not in ACTIVATIONS:
+        raise ValueError(f"unknown activation_fn {name!r}; valid: {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]

@@ -1,0 +1,209 @@
+"""A training run: seeded, with a curve, checkpoints and a policy at the end. The same call goes on with a stopped one.
+
+The folder of a run holds ``policy.safetensors`` at the end, ``curve.csv``, ``run.json`` (what was asked for),
+``checkpoint.pt`` while it runs, and ``log`` (the library's own, for TensorBoard, and what it printed).
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import time
+from contextlib import redirect_stdout
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.vector import VectorEnv
+from gymnasium.wrappers.vector import TransformReward
+from tqdm import tqdm
+
+from ..conversions import environment_facts
+from ..files import whole
+from ..policies import Policy
+from ..progress import progress
+from .configs import Config, Run
+from .monitor import Monitor
+from .trainer import LIBRARIES, Trainer, trainer_class
+
+CHECKPOINT_SECONDS = 60.0
+COLUMNS = ("steps", "seconds", "cpu_seconds", "return", "length", "episodes")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run is asked to do. Two runs of one plan on one machine give the same policy."""
+
+    env_id: str
+    library: str
+    backend: str
+    options: dict[str, Any]  # of task and backend
+    seed: int
+    run: Run
+    config: Config  # of the library
+    device: str = "cpu"
+    command: str = ""  # told in the policy's facts
+
+    def asked(self) -> dict[str, Any]:
+        """As json, without the words that asked for it."""
+        plan = asdict(self)
+        plan.pop("command")
+        return json.loads(json.dumps(plan, default=str))
+
+
+def train(plan: Plan, out: Path) -> dict[str, Any]:
+    """Run the plan in a folder, or go on with it there; returns the policy's facts."""
+    kind = trainer_class(plan.library)
+    _claim(out, plan)
+    finished, checkpoint = out / "policy.safetensors", out / "checkpoint.pt"
+    if finished.exists():
+        print(f"{out} is finished; another --seed or --out begins a new run")
+        return Policy.load(finished).facts
+    saved = torch.load(checkpoint, weights_only=True) if checkpoint.exists() else None
+    _seed(plan.seed)
+    env = gymnasium.make_vec(
+        plan.env_id,
+        num_envs=plan.run.num_envs,
+        backend=plan.backend,
+        array="torch",
+        device=plan.device,
+        **plan.options,
+    )
+    monitor = Monitor(env, plan.run.random_ages, saved and saved["monitor"])
+    log = out / "log"
+    log.mkdir(exist_ok=True)
+    with (log / "printed.txt").open("a") as printed, redirect_stdout(printed):
+        trainer = kind(_scaled(monitor, plan.run.reward_scale), plan.config, log, plan.seed)
+        run = _Progress(plan, out, monitor, trainer, saved)
+        if saved:
+            trainer.load(saved["trainer"])
+            _set_random_state(saved["random"])
+        iterations = max(round(plan.run.steps / trainer.batch), 1)
+        with progress(total=iterations * trainer.batch, initial=run.steps, unit="step", unit_scale=True) as bar:
+            bar.set_description(f"{plan.env_id} in {plan.backend}, {plan.library}")
+            if run.iterations < iterations:
+                trainer.learn(iterations - run.iterations, lambda: run.after(bar))
+    facts = environment_facts(env) | {
+        "library": plan.library,
+        "library_version": version(LIBRARIES[plan.library][2]),
+        "steps": run.steps,
+        "seed": plan.seed,
+        "command": plan.command,
+        "num_envs": plan.run.num_envs,
+        "wall_seconds": round(run.seconds, 1),
+        "cpu_seconds": round(run.cpu_seconds, 1),
+        "training_return": run.curve[-1]["return"],
+    }
+    run.write_curve()
+    trainer.policy(facts).save(finished)
+    checkpoint.unlink(missing_ok=True)
+    env.close()
+    return facts
+
+
+class _Progress:
+    """Where a run stands: its counters, curve and checkpoints."""
+
+    def __init__(self, plan: Plan, out: Path, monitor: Monitor, trainer: Trainer, saved: dict[str, Any] | None = None):
+        self._plan, self._out, self._monitor, self._trainer = plan, out, monitor, trainer
+        self.iterations = saved["iterations"] if saved else 0
+        self.curve: list[dict[str, float]] = saved["curve"] if saved else []
+        self._before = tuple(self.curve[-1][name] if self.curve else 0.0 for name in ("seconds", "cpu_seconds"))
+        self._clocks = time.perf_counter(), time.process_time()
+        self._last_checkpoint = time.perf_counter()
+
+    @property
+    def steps(self) -> int:
+        """Env-steps so far."""
+        return self.iterations * self._trainer.batch
+
+    @property
+    def seconds(self) -> float:
+        """Wall time so far, of all parts of a stopped run."""
+        return self._before[0] + time.perf_counter() - self._clocks[0]
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time so far, of all threads."""
+        return self._before[1] + time.process_time() - self._clocks[1]
+
+    def after(self, bar: tqdm) -> None:
+        """To be called after every iteration."""
+        self.iterations += 1
+        mean, length, episodes = self._monitor.read()
+        figures = (self.steps, round(self.seconds, 2), round(self.cpu_seconds, 2), mean, length, episodes)
+        self.curve.append(dict(zip(COLUMNS, figures, strict=True)))
+        bar.set_postfix_str(f"return {mean:.1f}, length {length:.0f}", refresh=False)
+        bar.update(self._trainer.batch)
+        if time.perf_counter() - self._last_checkpoint > CHECKPOINT_SECONDS:
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Write everything that the run needs to go on from here, and the curve so far."""
+        state = {
+            "iterations": self.iterations,
+            "curve": self.curve,
+            "trainer": self._trainer.state(),
+            "monitor": self._monitor.state(),
+            "random": _random_state(),
+        }
+        with whole(self._out / "checkpoint.pt") as part:
+            torch.save(state, part)
+        self.write_curve()
+        self._last_checkpoint = time.perf_counter()
+
+    def write_curve(self) -> None:
+        """curve.csv."""
+        with whole(self._out / "curve.csv") as part, part.open("w", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS)
+            writer.writeheader()
+            for row in self.curve:
+                writer.writerow({name: _short(row[name]) for name in COLUMNS})
+
+
+def _short(value: float) -> float | str:
+    return value if isinstance(value, int) else f"{value:.6g}"
+
+
+def _claim(out: Path, plan: Plan) -> None:
+    """Make the folder of a run, or see that it is this plan's."""
+    note = out / "run.json"
+    asked = plan.asked()
+    if note.exists():
+        there = json.loads(note.read_text())
+        changed = [name for name in asked if there.get(name) != asked[name]]
+        if changed:
+            raise ValueError(f"{out} holds a run with another {', '.join(changed)}; give another --out, or remove it")
+        return
+    if out.exists() and any(out.iterdir()):
+        raise ValueError(f"{out} holds other files; give another --out")
+    with whole(note) as part:
+        part.write_text(json.dumps(asked, indent=1) + "\n")
+
+
+def _scaled(env: VectorEnv, scale: float) -> VectorEnv:
+    return env if scale == 1.0 else TransformReward(env, lambda reward: scale * reward)
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed)  # Stable-Baselines3 draws its batches from it
+    torch.manual_seed(seed)
+
+
+def _random_state() -> dict[str, Any]:
+    kind, keys, position, has_gauss, gauss = np.random.get_state()
+    numpy_state = [kind, torch.as_tensor(keys.astype(np.int64)), position, has_gauss, gauss]
+    return {"python": random.getstate(), "numpy": numpy_state, "torch": torch.get_rng_state()}
+
+
+def _set_random_state(state: dict[str, Any]) -> None:
+    random.setstate(state["python"])
+    kind, keys, *rest = state["numpy"]
+    np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))
+    torch.set_rng_state(state["torch"])
