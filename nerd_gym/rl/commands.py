@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -48,6 +48,7 @@ class Train:
     def run(self) -> None:
         import torch
 
+        from ..envs.task import make_config, option_names
         from ..registration import env_spec
         from .configs import load_config
         from .train import Plan, train
@@ -56,10 +57,6 @@ class Train:
         check_library(self.lib)
         task_class = env_spec(self.env_id).task_class()
         given = ({"task": self.task} if self.task else {}) | dict(map(key_value, self.option))
-        from dataclasses import asdict
-
-        from ..envs.task import make_config, option_names
-
         known = {name: value for name, value in given.items() if name in option_names(task_class.config_class)}
         chosen = asdict(make_config(task_class.config_class, known))
         changes = self.set

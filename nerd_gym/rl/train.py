@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import random
 import time
 from contextlib import redirect_stdout
@@ -97,7 +98,7 @@ def train(plan: Plan, out: Path) -> dict[str, Any]:
         "num_envs": plan.run.num_envs,
         "wall_seconds": round(run.seconds, 1),
         "cpu_seconds": round(run.cpu_seconds, 1),
-        "training_return": run.curve[-1]["return"],
+        "training_return": None if math.isnan(run.curve[-1]["return"]) else round(run.curve[-1]["return"], 2),
     }
     run.write_curve()
     trainer.policy(facts).save(finished)
