@@ -33,6 +33,7 @@ from .monitor import Monitor
 from .trainer import LIBRARIES, Trainer, trainer_class
 
 CHECKPOINT_SECONDS = 60.0
+NOTE = "run.json"
 COLUMNS = ("steps", "seconds", "cpu_seconds", "return", "length", "episodes")
 
 
@@ -60,7 +61,7 @@ class Plan:
 def train(plan: Plan, out: Path) -> dict[str, Any]:
     """Run the plan in a folder, or go on with it there; returns the policy's facts."""
     kind = trainer_class(plan.library)
-    _claim(out, plan)
+    _check_folder(out, plan)
     finished, checkpoint = out / "policy.safetensors", out / "checkpoint.pt"
     if finished.exists():
         print(f"{out} is finished; another --seed or --out begins a new run")
@@ -77,9 +78,11 @@ def train(plan: Plan, out: Path) -> dict[str, Any]:
     )
     monitor = Monitor(env, plan.run.random_ages, saved and saved["monitor"])
     log = out / "log"
-    log.mkdir(exist_ok=True)
+    log.mkdir(parents=True, exist_ok=True)
     with (log / "printed.txt").open("a") as printed, redirect_stdout(printed):
         trainer = kind(_scaled(monitor, plan.run.reward_scale), plan.config, log, plan.seed)
+        with whole(out / NOTE) as part:  # now that everything could be made
+            part.write_text(json.dumps(plan.asked(), indent=1) + "\n")
         run = _Progress(plan, out, monitor, trainer, saved)
         if saved:
             trainer.load(saved["trainer"])
@@ -171,20 +174,16 @@ def _short(value: float) -> float | str:
     return value if isinstance(value, int) else f"{value:.6g}"
 
 
-def _claim(out: Path, plan: Plan) -> None:
-    """Make the folder of a run, or see that it is this plan's."""
-    note = out / "run.json"
+def _check_folder(out: Path, plan: Plan) -> None:
+    """Refuse a folder that holds anything but a run of this plan."""
     asked = plan.asked()
-    if note.exists():
-        there = json.loads(note.read_text())
+    if (out / NOTE).exists():
+        there = json.loads((out / NOTE).read_text())
         changed = [name for name in asked if there.get(name) != asked[name]]
         if changed:
             raise ValueError(f"{out} holds a run with another {', '.join(changed)}; give another --out, or remove it")
-        return
-    if out.exists() and any(out.iterdir()):
+    elif out.exists() and any(path.name != "log" for path in out.iterdir()):
         raise ValueError(f"{out} holds other files; give another --out")
-    with whole(note) as part:
-        part.write_text(json.dumps(asked, indent=1) + "\n")
 
 
 def _scaled(env: VectorEnv, scale: float) -> VectorEnv:

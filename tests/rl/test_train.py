@@ -101,7 +101,7 @@ def test_a_finished_run_is_left_alone_and_a_folder_belongs_to_one_plan(tmp_path,
         (["--set", "params.config.gama=0.9"], "no params.config.gama in the config; valid: ppo"),
         (["--set", "run.robots=3"], "no run.robots"),
         (["--set", "gamma"], "'gamma' is not KEY=VALUE"),
-        (["--task", "fly"], "unknown task 'fly'; valid: 'swingup'"),
+        (["--option", "gravity=3"], "unknown option 'gravity'"),
         (["--config", "nowhere.yaml"], "no config at nowhere.yaml"),
         (["--backend", "bullet"], "bullet"),
     ],
@@ -109,7 +109,7 @@ def test_a_finished_run_is_left_alone_and_a_folder_belongs_to_one_plan(tmp_path,
 def test_bad_words_are_named_and_nothing_is_written(words, message, tmp_path, capsys):
     assert main([*WORDS, "--out", str(tmp_path / "run"), *words]) == 2
     assert message in capsys.readouterr().err
-    assert not (tmp_path / "run" / "policy.safetensors").exists()
+    assert not (tmp_path / "run" / "run.json").exists()
 
 
 def test_sections_are_laid_over_the_default(tmp_path):
