@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
+
+from .backends import key_value
 
 
 @dataclass
@@ -30,7 +31,7 @@ class Play:
     backend: str = "warp"
     """Physics, as `nerd-gym list` names it: warp, mujoco or neural."""
     agent: str = "random"
-    """zero, random, or the path of a policy (.safetensors, or an rl-games .pth)."""
+    """zero, random, a policy (.safetensors, .onnx, or an rl-games .pth), module:function or file.py:function."""
     video: Path | None = None
     """Write the first robot to this .mp4 or .gif."""
     window: bool = False
@@ -67,11 +68,67 @@ class Play:
             layout=self.layout,
             activation=self.activation,
             device=self.device,
-            options=dict(map(_key_value, self.option)),
+            options=dict(map(key_value, self.option)),
         )
         print("  ".join(f"{name} {value:g}" for name, value in figures.items()))
         if self.video:
             print(f"written: {self.video}")
+
+
+@dataclass
+class Compare:
+    """Play a policy from the same starts on several backends and say whether it behaves the same.
+
+    Prints a table that ends with a verdict for each backend; writes a page with plots and a film.
+    """
+
+    env_id: tyro.conf.Positional[str]
+    """Environment, as `nerd-gym list` names it, e.g. NeRD/Cartpole-v0."""
+    policy: str
+    """A policy (.safetensors, .onnx, or an rl-games .pth), module:function or file.py:function (torch observations
+    [N, obs] to actions [N, act]), zero or random."""
+    backends: tuple[str, ...] = ()
+    """Two or more, the first is the baseline; options after a colon: warp:reference=True neural:model=FILE,threads=1.
+    By default warp, mujoco, and neural if a model is packaged."""
+    episodes: int = 256
+    """Episodes on each backend."""
+    seed: int = 0
+    """Seed of the starts and of the resampling."""
+    margin: float = 0.02
+    """Returns that differ by less than this part of the baseline's count as the same."""
+    displaced: float = 0.01
+    """How far (m and rad) the starts of the yardstick are displaced."""
+    out: Path | None = None
+    """Folder for compare.html, .json, .png and .mp4; by default out/compare/ROBOT-POLICY."""
+    video: bool = True
+    """Whether to film."""
+    gif: bool = False
+    """Also write the film as compare.gif."""
+    layout: Literal["native", "reference"] = "native"
+    """`reference`: the observations and actions of the published NeRD code, for its policies."""
+    activation: str | None = None
+    """Activation of an rl-games .pth, which the file does not tell: tanh, relu, elu or silu."""
+    option: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
+    """Options of the task, e.g. --option task=spin."""
+
+    def run(self) -> None:
+        from .agents import agent_name
+        from .compare import compare
+        from .registration import env_spec
+
+        name = f"{env_spec(self.env_id).robot_name}-{Path(agent_name(self.policy)).stem.replace(':', '-')}"
+        chosen = ("episodes", "seed", "margin", "displaced", "layout", "activation")
+        result = compare(
+            self.env_id,
+            self.policy,
+            self.backends,
+            options=dict(map(key_value, self.option)),
+            **{key: getattr(self, key) for key in chosen},
+        )
+        out = self.out or Path("out/compare") / name
+        written = result.save(out, self.video, self.gif)
+        print(result)
+        print(f"\nwritten to {out}: {', '.join(path.name for path in written)}")
 
 
 @dataclass
@@ -150,7 +207,7 @@ class Generate:
         from .dynamics.dataset import Plan, generate
 
         robot = _robot(self.robot)
-        options = tuple(map(_key_value, self.option))
+        options = tuple(map(key_value, self.option))
         plan = Plan(robot, self.backend, _count(self.transitions), self.frames, self.preset, self.seed, options)
         out = self.out or Path("out/data") / f"{robot.name}-{self.backend}.h5"
         counts = generate(plan, out)
@@ -200,7 +257,7 @@ class Train:
             raise FileNotFoundError(f"no dataset at {data}; make one with nerd-gym generate {self.robot}")
         kind = self.model or default_kind(robot)
         out = self.out or Path("out/models") / f"{robot.name}-{kind}.safetensors"
-        network = tuple(map(_key_value, self.size))
+        network = tuple(map(key_value, self.size))
         chosen = ("steps", "batch", "optimiser", "lr", "polish", "transitions", "residual", "seed")
         settings = Settings(
             kind=kind, network=network, device=self.device, **{name: getattr(self, name) for name in chosen}
@@ -287,20 +344,10 @@ def _count(text: str) -> int:
         raise ValueError(f"{text!r} is not a count; valid: 250000, 250k, 1M") from None
 
 
-def _key_value(text: str) -> tuple[str, object]:
-    key, sep, value = text.partition("=")
-    if not sep or not key:
-        raise ValueError(f"option {text!r} is not KEY=VALUE")
-    try:
-        return key, ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        return key, value  # a bare word
-
-
 def main(args: list[str] | None = None) -> int:
     """Entry point. Wrong input ends with one line on stderr and exit code 2."""
     command = tyro.extras.subcommand_cli_from_dict(
-        {c.__name__.lower(): c for c in (List, Play, Bench, Demo, Generate, Train, Evaluate, Export)},
+        {c.__name__.lower(): c for c in (List, Play, Compare, Bench, Demo, Generate, Train, Evaluate, Export)},
         prog="nerd-gym",
         description="Gymnasium environments with swappable physics.",
         args=args,

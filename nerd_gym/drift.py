@@ -10,11 +10,22 @@ import gymnasium
 import torch
 from torch import Tensor
 
+from .dynamics.checkpoint import has_packaged_model
 from .envs.vector import NerdVectorEnv
+from .registration import env_spec
 from .robots.kinematics import wrap_angle
 from .robots.model import HINGE, RobotModel
 
 MEASURES = {"position": "m", "orientation": "rad", "joints": "rad or m"}
+
+
+ANALYTICAL = ("warp", "mujoco")
+
+
+def backends_of(env_id: str) -> tuple[str, ...]:
+    """The analytical backends, and the learned one if a model of the robot is packaged."""
+    learned = has_packaged_model(env_spec(env_id).robot_name, ANALYTICAL[0])
+    return (*ANALYTICAL, "neural") if learned else ANALYTICAL
 
 
 @dataclass

@@ -48,3 +48,12 @@ class VideoWriter:
             self._writer.close()
             self._part.unlink(missing_ok=True)
             self._writer = None
+
+
+def label(picture: np.ndarray, text: str) -> np.ndarray:
+    """Write text into the upper left corner."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    image = Image.fromarray(picture)
+    ImageDraw.Draw(image).text((14, 10), text, fill=(40, 44, 52), font=ImageFont.load_default(20))
+    return np.asarray(image)

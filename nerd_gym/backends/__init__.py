@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -54,3 +55,21 @@ def make_backend(name: str, robot: RobotModel, num_envs: int, device: Any = "cpu
     if num_envs < 1:
         raise ValueError(f"num_envs is {num_envs}; it must be at least 1")
     return cls(robot, num_envs, device, **options)
+
+
+def key_value(text: str) -> tuple[str, Any]:
+    """An option as text, `substeps=4`."""
+    key, sep, value = text.partition("=")
+    if not sep or not key:
+        raise ValueError(f"option {text!r} is not KEY=VALUE")
+    try:
+        return key, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return key, value  # a bare word
+
+
+def parse_backend(text: str) -> tuple[str, dict[str, Any]]:
+    """A backend with options as text, `warp:reference=True,substeps=4`."""
+    name, _, rest = text.partition(":")
+    backend_class(name)
+    return name, dict(key_value(part) for part in rest.split(",")) if rest else {}
