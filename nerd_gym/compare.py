@@ -17,6 +17,7 @@ from torch import Tensor
 
 from .agents import agent_name, load_agent
 from .backends import parse_backend
+from .backends.base import Backend
 from .bootstrap import Estimate, estimate
 from .drift import MEASURES, backends_of, state_error
 from .envs.vector import NerdVectorEnv
@@ -176,9 +177,7 @@ def compare(
             stack.callback(envs[-1].close)
         agent = load_agent(policy, envs[0], activation, seed)
         native = [env.unwrapped for env in envs]
-        judges = [
-            env.backend if getattr(env.backend, "trust", None) and env.backend.trust.known else None for env in native
-        ]
+        judges = [env.backend if _tells_trust(env.backend) else None for env in native]
         runs = [*zip(physics, envs, strict=True), (_displaced(physics[0], displaced), envs[0])]
         horizon, played = native[0].horizon, []
         bar = stack.enter_context(progress(total=len(runs) * horizon, unit="step", desc=f"compare {env_id}"))
@@ -318,6 +317,10 @@ def _check_starts(physics: list[Physics], played: list[Episodes]) -> None:
         for name, value in own.start.items():
             if not torch.equal(value, played[0].start[name]):
                 raise RuntimeError(f"the starts of {p.label} and {physics[0].label} differ in {name}")
+
+
+def _tells_trust(backend: Backend) -> bool:
+    return hasattr(backend, "trust") and backend.trust.known
 
 
 def _trust(judge: Any) -> Watch:

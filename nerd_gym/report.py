@@ -21,9 +21,10 @@ from .optional import require
 from .progress import progress
 from .video import VideoWriter
 
-SECONDS, FPS, ROWS = 10.0, 30, 2  # of a film
+SECONDS, FPS, ROWS = 10.0, 20, 2  # of a film
 SHARES = ("full length", "falls", "diverged")
 BASELINE, LEARNED, YARDSTICK = "#1f6fd0", "#f08a1d", "#888888"
+DASHES = ("-", "--", "-.", ":", (0, (5, 1)))
 OTHERS = ("#2a9d5c", "#8e44ad", "#c0392b", "#00838f")
 SIGNS = {"agree": "#1a7f37", "differ": "#c62828", "undecided": "#b26a00"}
 
@@ -116,7 +117,10 @@ def notes(c: Comparison) -> list[str]:
     for side in c.sides:
         for where, trusted in (("it visits", side.trust), (f"{c.baseline.label} visits", side.trust_on_baseline)):
             if trusted and trusted.outside:
-                out = (f"{n} {100 * share:.2g} % (up to {far:.2g}x)" for n, (share, far) in trusted.outside.items())
+                out = (
+                    f"{n} {100 * share:.2g} % (up to {far:.4g} times the range)"
+                    for n, (share, far) in trusted.outside.items()
+                )
                 lines.append(f"Outside the training data of {side.label} where {where}: {', '.join(out)}.")
     return lines
 
@@ -207,12 +211,11 @@ def plot(c: Comparison, path: Path) -> None:
     from matplotlib import pyplot
 
     columns, colour = [*c.sides, c.yardstick], colours(c)
+    dashes = {side.label: DASHES[k % len(DASHES)] for k, side in enumerate(columns)}  # lines often lie on one another
     judged = [side for side in c.sides if side.trust]
     panels = 2 + len(c.baseline.played.measures) + len(c.units) + bool(judged)
-    wide = min(3, panels)
-    figure, axes = pyplot.subplots(
-        -(-panels // wide), wide, figsize=(4.6 * wide, 3.3 * -(-panels // wide)), squeeze=False
-    )
+    wide, high = min(3, panels), -(-panels // 3)
+    figure, axes = pyplot.subplots(high, wide, figsize=(4.6 * wide, 3.3 * high), squeeze=False)
     free = iter(axes.flat)
 
     def intervals(axis, sides: list[Side], which: str, scale: float = 1.0) -> None:
@@ -223,11 +226,11 @@ def plot(c: Comparison, path: Path) -> None:
         axis.set_yticks(range(len(sides)), [_short(side.label) for side in sides], fontsize=8)
         axis.set_ylim(len(sides) - 0.5, -0.5)
 
-    def course(axis, values: Tensor, label: str, of: str, style: str = "-") -> None:
+    def course(axis, values: Tensor, label: str, of: str) -> None:
         low, middle, high = values.clamp(min=1e-9).T.numpy() if axis.get_yscale() == "log" else values.T.numpy()
         time = c.step * (1 + torch.arange(len(middle)).numpy())
-        axis.plot(time, middle, style, color=colour[of], label=label, linewidth=1.6)
-        axis.fill_between(time, low, high, color=colour[of], alpha=0.15, linewidth=0)
+        axis.plot(time, middle, color=colour[of], linestyle=dashes[of], label=_short(label), linewidth=1.8)
+        axis.fill_between(time, low, high, color=colour[of], alpha=0.12, linewidth=0)
         axis.set_xlabel("s")
 
     axis = next(free)
@@ -243,26 +246,23 @@ def plot(c: Comparison, path: Path) -> None:
     for name in c.baseline.played.measures:
         axis = next(free)
         for side in columns:
-            dashes = "--" if side is c.yardstick else "-"
-            course(
-                axis, quartiles(side.played.measures[name], side.played.running), _short(side.label), side.label, dashes
-            )
+            course(axis, quartiles(side.played.measures[name], side.played.running), side.label, side.label)
         axis.set_title(name)
+        axis.legend(fontsize=7)
     for name, unit in c.units.items():
         axis = next(free)
         axis.set_yscale("log")
         for side in columns[1:]:
-            dashes = "--" if side is c.yardstick else "-"
-            course(axis, quartiles(side.errors[name]), _short(side.label), side.label, dashes)
+            course(axis, quartiles(side.errors[name]), side.label, side.label)
         axis.set_title(f"{name} ({unit}) off {c.baseline.label}")
         axis.legend(fontsize=7)
     if judged:
         axis = next(free)
         for side in judged:
-            course(axis, side.trust.course, f"{_short(side.label)}, its own states", side.label)
+            course(axis, side.trust.course, f"{side.label}, where it goes", side.label)
             if side.trust_on_baseline:
-                label = f"{_short(side.label)}, states of {c.baseline.label}"
-                course(axis, side.trust_on_baseline.course, label, c.baseline.label, "--")
+                label = f"{side.label}, where {c.baseline.label} goes"
+                course(axis, side.trust_on_baseline.course, label, c.baseline.label)
         axis.set_ylim(-0.03, 1.03)
         axis.axhline(DOUBTED, color="#888888", linewidth=0.8, linestyle=":")
         axis.set_title("trust of the learned model")
@@ -319,7 +319,7 @@ h1 { font-size: 1.5rem; margin: 0 0 1rem; } h2 { font-size: 1.15rem; margin: 2.5
 .verdict { border-left: 8px solid; border-radius: 4px; background: #f6f8fa; padding: .6rem 1rem; margin: .7rem 0; }
 .word { font-size: 2rem; font-weight: 800; letter-spacing: .03em; line-height: 1.2; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .88rem; white-space: nowrap; }
-th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid #e3e7ec; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid #e3e7ec; }
 th:first-child, td:first-child { text-align: left; } thead th { border-bottom: 2px solid #1c2430; }
 td:first-child { white-space: pre; }
 img, video { width: 100%; border: 1px solid #e3e7ec; border-radius: 4px; } .small { color: #57606a; font-size: .9rem; }
