@@ -165,21 +165,23 @@ class Bench:
 
 @dataclass
 class Demo:
-    """Play the same actions on every backend that a robot has: a table, a plot, a video."""
+    """Compare the shipped policies on every backend that their robot has: a table, plots, films, one page."""
 
     out: Path = Path("out/demo")
-    """Folder for drift.json, drift.png and drift.mp4."""
-    video: bool = True
-    """Whether to film; without it the demo takes seconds."""
-    num_envs: int = 64
-    """Robots per backend; the table shows their median."""
+    """Folder for demo.html and a folder for each policy."""
+    policies: Path | None = None
+    """Folder with the policies; by default that of the checkout."""
+    episodes: int = 64
+    """Episodes on each backend."""
     seed: int = 0
-    """Seed of starts and actions."""
+    """Seed of the starts."""
+    video: bool = True
+    """Whether to film, which takes most of the time."""
 
     def run(self) -> None:
-        from .demo import run_demo
+        from .demo import POLICIES, run_demo
 
-        run_demo(self.out, self.video, self.num_envs, self.seed)
+        run_demo(self.out, self.policies or POLICIES, self.episodes, self.seed, self.video)
 
 
 @dataclass

@@ -91,13 +91,18 @@ def grid(c: Comparison) -> tuple[list[str], list[list[str]]]:
 def table(c: Comparison) -> str:
     """For a terminal; it ends with the verdicts."""
     head, rows = grid(c)
-    columns = list(zip(["", *head], *rows, strict=True))
-    widths = [max(map(len, column)) for column in columns]
-    lines = [title(c), ""]
-    for name, *cells in [["", *head], *rows]:
-        lines.append(name.ljust(widths[0]) + "".join(f"  {t:>{w}}" for t, w in zip(cells, widths[1:], strict=True)))
-    lines += ["", *notes(c), ""]
+    lines = [title(c), "", *aligned([["", *head], *rows], right=True), "", *notes(c), ""]
     return "\n".join([*lines, *verdict_lines(c)])
+
+
+def aligned(rows: list[list[str]], right: bool = False) -> list[str]:
+    """Rows of text as lines with columns; all but the first flush right if wanted."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for first, *others in rows:
+        cells = [f"{text:>{w}}" if right else f"{text:{w}}" for text, w in zip(others, widths[1:], strict=True)]
+        lines.append("  ".join([f"{first:{widths[0]}}", *cells]).rstrip())
+    return lines
 
 
 def verdict_lines(c: Comparison) -> list[str]:
