@@ -27,6 +27,7 @@ from .registration import env_spec
 from .robots.model import HINGE, RobotModel
 
 DOUBTED = 0.5  # trust below this is counted
+OUTSIDE = 1.01  # times the training range: its end is the largest sample, and a force at its limit is a hair beyond
 FEWEST = 8  # episodes that an interval can be told from
 MILLION = 1_000_000
 VERBS = {"agree": ("agree", "agrees"), "differ": ("differ", "differs"), "undecided": ("are undecided", "is undecided")}
@@ -281,27 +282,37 @@ def judge_side(c: Comparison, side: Side) -> Verdict:
         returns = "differ"
     else:
         returns = "undecided"
-    scale, unit = (100 / mean, " %") if mean else (1.0, "")
-    middle, low, high = (f"{scale * x:+.2g}" for x in (difference.mean, difference.low, difference.high))
-    words = f"returns {VERBS[returns][0]}: {middle}{unit} (95 %: {low} to {high})"
+    middle, low, high = (percent(x, mean, 2) for x in (difference.mean, difference.low, difference.high))
+    words = f"returns {VERBS[returns][0]}: {middle}{' %' if mean else ''} (95 %: {low} to {high})"
     if returns == "undecided":
         words += f", {episodes_to_decide(difference, limit, c.episodes)} would decide"
     worse = [name for name in side.errors if not side.error(name) <= c.yardstick.error(name)]
     motion = "differ" if worse else "agree"
-    parts = [
-        f"median error of {name} {side.error(name):.2g} {c.units[name]}, "
-        f"starts displaced by {c.displaced:g} give {c.yardstick.error(name):.2g}"
-        for name in (worse or side.errors)
-    ]
-    words += f"; motion {VERBS[motion][1]}: {'; '.join(parts)}"
+    shown = worse or list(side.errors)
+    words += f"; motion {VERBS[motion][1]}: median error of "
+    words += ", ".join(f"{name} {number(side.error(name), 2)} {c.units[name]}" for name in shown)
+    words += f"; starts displaced by {c.displaced:g} give "
+    words += ", ".join(number(c.yardstick.error(name), 2) for name in shown)
     both = {returns, motion}
     word = "differ" if "differ" in both else "undecided" if "undecided" in both else "agree"
     return Verdict(returns, motion, word, words)
 
 
+def number(x: float, digits: int, sign: str = "") -> str:
+    """To so many digits, but none of those before the point is lost."""
+    text = f"{x:{sign}.{digits}g}"
+    return f"{x:{sign}.0f}" if "e+" in text else text
+
+
+def percent(x: float, whole: float, digits: int) -> str:
+    """A signed part of the whole to a thousandth of a percent; the number itself if there is no whole."""
+    return number(round(100 * x / whole, 3) + 0.0, digits, "+") if whole else number(x, digits, "+")
+
+
 def episodes_to_decide(difference: Estimate, limit: float, episodes: int) -> str:
     """About how many episodes make the interval so narrow that it lies on one side of the limit."""
-    half, gap = (difference.high - difference.low) / 2, abs(abs(difference.mean) - limit)
+    half = max(difference.high - difference.mean, difference.mean - difference.low)
+    gap = abs(abs(difference.mean) - limit)
     if half**2 * episodes > MILLION * gap**2:
         return "not even a million episodes"
     needed = max(episodes + 1, episodes * (half / gap) ** 2)
@@ -336,8 +347,8 @@ def _ratios(judge: Any) -> Watch:
 
 def _trusted(played: Episodes, judge: int, names: list[str]) -> Trusted:
     trust, ratios = played.watched[f"trust {judge}"], played.watched[f"ratios {judge}"][played.running]
-    shares, furthest = (ratios > 1).double().mean(0).tolist(), ratios.amax(0).tolist()
-    outside = {name: (shares[k], furthest[k]) for k, name in enumerate(names) if furthest[k] > 1}
+    shares, furthest = (ratios > OUTSIDE).double().mean(0).tolist(), ratios.amax(0).tolist()
+    outside = {name: (shares[k], furthest[k]) for k, name in enumerate(names) if shares[k]}
     return Trusted((trust[played.running] < DOUBTED).double().mean().item(), quartiles(trust, played.running), outside)
 
 

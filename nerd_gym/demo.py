@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-from .compare import Comparison, compare
+from .compare import Comparison, compare, number, percent
 from .files import whole
 from .report import aligned, page, section, verdict_lines
 
@@ -59,7 +59,7 @@ HEAD = ["environment", "policy", "backend", "return", "difference", "full length
 def summary(c: Comparison) -> list[list[str]]:
     """Rows of the common table, one for each backend."""
     rows = []
-    mean = abs(c.baseline.figures["return"].mean) or 1.0
+    mean = abs(c.baseline.figures["return"].mean)
     for side in (*c.sides, c.yardstick):
         e = side.differences.get("return")
         rows.append(
@@ -67,8 +67,8 @@ def summary(c: Comparison) -> list[list[str]]:
                 c.env_id,
                 c.policy,
                 side.label,
-                f"{side.figures['return'].mean:.4g}",
-                f"{100 * e.mean / mean:+.2g} %" if e else "-",
+                number(side.figures["return"].mean, 4),
+                f"{percent(e.mean, mean, 2)}{' %' if mean else ''}" if e else "-",
                 f"{100 * side.figures['full length'].mean:.3g} %",
                 side.verdict.word if side.verdict else "-",
             ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,14 @@ from torch import Tensor
 
 from . import __version__
 from .bootstrap import Estimate
-from .compare import DOUBTED, Comparison, Side, Trusted, quartiles
+from .compare import DOUBTED, Comparison, Side, Trusted, number, percent, quartiles
 from .drift import quiet_env
 from .files import whole
 from .optional import require
 from .progress import progress
 from .video import VideoWriter
 
-SECONDS, FPS, ROWS = 10.0, 20, 2  # of a film
+SECONDS, FPS, ROWS, QUALITY = 10.0, 20, 2, 5  # of a film
 SHARES = ("full length", "falls", "diverged")
 BASELINE, LEARNED, YARDSTICK = "#1f6fd0", "#f08a1d", "#888888"
 DASHES = ("-", "--", "-.", ":", (0, (5, 1)))
@@ -62,24 +63,21 @@ def grid(c: Comparison) -> tuple[list[str], list[list[str]]]:
     mean = abs(c.baseline.figures["return"].mean)
     rows: list[list[str]] = []
 
-    def row(name: str, cell) -> None:
+    def row(name: str, cell: Callable[[Side], str]) -> None:
         cells = [cell(side) for side in columns]
         if any(cells):
             rows.append([name, *(text or "-" for text in cells)])
-
-    def differences(name: str, scale: float = 1.0):
-        return lambda side: _interval(side.differences.get(name), "+.3g", scale)
 
     for name in c.baseline.figures:
         if name in SHARES:
             row(f"{name} (%)", lambda side, n=name: f"{100 * side.figures[n].mean:.3g}")
             continue
-        row(name, lambda side, n=name: _interval(side.figures[n], ".4g"))
-        row("   difference", differences(name))
+        row(name, lambda side, n=name: _interval(side.figures[n], lambda x: number(x, 4)))
+        row("   difference", lambda side, n=name: _interval(side.differences.get(n), lambda x: number(x, 3, "+")))
         if name == "return" and mean:
-            row("   in %", differences(name, 100 / mean))
+            row("   in %", lambda side: _interval(side.differences.get("return"), lambda x: percent(x, mean, 3)))
     for name, unit in c.units.items():
-        row(f"error of {name} ({unit})", lambda side, n=name: f"{side.error(n):.2g}" if side.errors else "")
+        row(f"error of {name} ({unit})", lambda side, n=name: number(side.error(n), 2) if side.errors else "")
     for name, trusted in (("it visits", "trust"), (f"{c.baseline.label} visits", "trust_on_baseline")):
         row(
             f"trust < {DOUBTED:g} where {name} (%)",
@@ -119,6 +117,8 @@ def notes(c: Comparison) -> list[str]:
         f"Errors are from the state on {c.baseline.label}: mean over time, median of the episodes. "
         "A backend without options has its default physics.",
     ]
+    if any(side.trust for side in c.sides):
+        lines.append(f"Trust is a rank: of the frames that a model was trained for, half are below {DOUBTED:g}.")
     for side in c.sides:
         for where, trusted in (("it visits", side.trust), (f"{c.baseline.label} visits", side.trust_on_baseline)):
             if trusted and trusted.outside:
@@ -130,11 +130,8 @@ def notes(c: Comparison) -> list[str]:
     return lines
 
 
-def _interval(e: Estimate | None, form: str, scale: float = 1.0) -> str:
-    if e is None:
-        return ""
-    middle, low, high = (format(scale * x, form) for x in (e.mean, e.low, e.high))
-    return f"{middle} [{low}, {high}]"
+def _interval(e: Estimate | None, text: Callable[[float], str]) -> str:
+    return f"{text(e.mean)} [{text(e.low)}, {text(e.high)}]" if e else ""
 
 
 # Json.
@@ -306,7 +303,7 @@ def film(c: Comparison, path: Path) -> None:
     stride = max(1, round(1 / (c.step * FPS))) * (2 if small else 1)
     steps = int(max(side.played.lengths[:rows].max() for side in (first, second)))
     frames = range(0, min(steps, int(SECONDS / c.step)), stride)
-    with VideoWriter(path, fps=1 / (c.step * stride)) as writer:
+    with VideoWriter(path, 1 / (c.step * stride), QUALITY) as writer:
         for t in progress(frames, unit="frame", desc=path.name):
             here, there = (side.played.q[min(t, len(side.played.q) - 1), :rows] for side in (first, second))
             env.backend.reset(everyone, here, torch.zeros_like(env.backend.qd))
@@ -378,8 +375,8 @@ def method(c: Comparison) -> str:
         "between states at the same time while both episodes run; orientation is an angle, joints are averaged. The "
         f"yardstick is {c.baseline.label} itself from starts displaced by {c.displaced:g} (m and rad, every direction "
         "and joint): motion agrees if no error's median is above the yardstick's. The verdict is agree if both agree, "
-        "differ if either differs. Trust is the learned model's own estimate, from 0 to 1, of how far it may be "
-        "believed in a frame."
+        "differ if either differs. Trust, from 0 to 1, is the part of unseen frames of its training data on which a "
+        "learned model expects to err more; outside of those data it falls to 0."
     )
 
 
