@@ -8,18 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import gymnasium
-import torch
 import tyro
-from torch import Tensor
 
 import nerd_gym  # noqa: F401  registers the ids
 from nerd_gym.bench import save
 from nerd_gym.dynamics.checkpoint import has_packaged_model
+from nerd_gym.episodes import Episodes, episode_env, first_episodes
 from nerd_gym.policies import Policy
 from nerd_gym.progress import progress
 from nerd_gym.registration import ENVS
-from nerd_gym.wrappers import ReferenceObservation
 
 RESULT = Path(__file__).parent / "results" / "published_policies.json"
 # File, id, options, activation, environments, published mean return (in the published simulator).
@@ -39,28 +36,20 @@ PHYSICS = {
 }
 
 
-def first_episodes(policy: Policy, env_id: str, num_envs: int, seed: int, **options) -> tuple[Tensor, Tensor, Tensor]:
-    """Every environment's first episode, deterministic actions: return, reached full length, still running; [N]."""
-    env = ReferenceObservation(gymnasium.make_vec(env_id, num_envs=num_envs, array="torch", **options))
-    obs, _ = env.reset(seed=seed)
-    total = torch.zeros(num_envs)
-    running = torch.ones(num_envs, dtype=torch.bool)
-    whole = torch.zeros(num_envs, dtype=torch.bool)
-    for _ in range(env.unwrapped.horizon):
-        obs, reward, terminated, truncated, info = env.step(policy.act(obs))
-        total += reward * running
-        whole |= running & truncated & ~terminated & ~info["diverged"]
-        running &= ~(terminated | truncated)
+def play(policy: Policy, env_id: str, num_envs: int, seed: int, backend: str, **options) -> Episodes:
+    """Every environment's first episode in the published layout."""
+    env = episode_env(env_id, num_envs, backend, "reference", **options)
+    episodes = first_episodes(env, policy, seed)
     env.close()
-    return total, whole, running
+    return episodes
 
 
-def summary(total: Tensor, whole: Tensor, _running: Tensor) -> dict[str, float]:
+def summary(episodes: Episodes) -> dict[str, float]:
     """Mean and standard deviation of the returns, and the part at full length."""
     return {
-        "mean": round(total.mean().item(), 1),
-        "std": round(total.std().item(), 1),
-        "full_length": round(whole.float().mean().item(), 3),
+        "mean": round(episodes.returns.mean().item(), 1),
+        "std": round(episodes.returns.std().item(), 1),
+        "full_length": round(episodes.full_length.float().mean().item(), 3),
     }
 
 
@@ -84,7 +73,7 @@ def main(args: Args) -> None:
         for label, physics in PHYSICS.items():
             if label == "neural" and not has_packaged_model(ENVS[env_id].robot_name, "warp"):
                 continue
-            row[label] = summary(*first_episodes(policy, env_id, num_envs, args.seed, **physics, **options))
+            row[label] = summary(play(policy, env_id, num_envs, args.seed, **physics, **options))
         rows.append(row)
     head = "".join(f"{label:>34s}" for label in PHYSICS)
     print(f"{'policy':28s}{'published':>10s}{head}")

@@ -32,7 +32,7 @@ class Play:
     backend: str = "warp"
     """Physics, as `nerd-gym list` names it: warp, mujoco or neural."""
     agent: str = "random"
-    """zero, random, or the path of a policy (.safetensors, or an rl-games .pth)."""
+    """zero, random, a policy (.safetensors, .onnx, or an rl-games .pth), module:function or file.py:function."""
     video: Path | None = None
     """Write the first robot to this .mp4 or .gif."""
     window: bool = False
@@ -77,6 +77,62 @@ class Play:
 
 
 @dataclass
+class Compare:
+    """Play a policy from the same starts on several backends and say whether it behaves the same.
+
+    Prints a table that ends with a verdict for each backend; writes a page with plots and a film.
+    """
+
+    env_id: tyro.conf.Positional[str]
+    """Environment, as `nerd-gym list` names it, e.g. NeRD/Cartpole-v0."""
+    policy: str
+    """A policy (.safetensors, .onnx, or an rl-games .pth), module:function or file.py:function (torch observations
+    [N, obs] to actions [N, act]), zero or random."""
+    backends: tuple[str, ...] = ()
+    """Two or more, the first is the baseline; options after a colon: warp:reference=True neural:model=FILE,threads=1.
+    By default warp, mujoco, and neural if a model is packaged."""
+    episodes: int = 256
+    """Episodes on each backend."""
+    seed: int = 0
+    """Seed of the starts and of the resampling."""
+    margin: float = 0.02
+    """Returns that differ by less than this part of the baseline's count as the same."""
+    displaced: float = 0.01
+    """How far (m and rad) the starts of the yardstick are displaced."""
+    out: Path | None = None
+    """Folder for compare.html, .json, .png and .mp4; by default out/compare/ROBOT-POLICY."""
+    video: bool = True
+    """Whether to film."""
+    gif: bool = False
+    """Also write the film as compare.gif."""
+    layout: Literal["native", "reference"] = "native"
+    """`reference`: the observations and actions of the published NeRD code, for its policies."""
+    activation: str | None = None
+    """Activation of an rl-games .pth, which the file does not tell: tanh, relu, elu or silu."""
+    option: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
+    """Options of the task, e.g. --option task=spin."""
+
+    def run(self) -> None:
+        from .agents import agent_name
+        from .compare import compare
+        from .registration import env_spec
+
+        name = f"{env_spec(self.env_id).robot_name}-{Path(agent_name(self.policy)).stem.replace(':', '-')}"
+        chosen = ("episodes", "seed", "margin", "displaced", "layout", "activation")
+        result = compare(
+            self.env_id,
+            self.policy,
+            self.backends,
+            options=dict(map(key_value, self.option)),
+            **{key: getattr(self, key) for key in chosen},
+        )
+        out = self.out or Path("out/compare") / name
+        written = result.save(out, self.video, self.gif)
+        print(result)
+        print(f"\nwritten to {out}: {', '.join(path.name for path in written)}")
+
+
+@dataclass
 class Bench:
     """Measure env-steps per second of every environment and backend here."""
 
@@ -110,21 +166,23 @@ class Bench:
 
 @dataclass
 class Demo:
-    """Play the same actions on every backend that a robot has: a table, a plot, a video."""
+    """Compare the shipped policies on every backend that their robot has: a table, plots, films, one page."""
 
     out: Path = Path("out/demo")
-    """Folder for drift.json, drift.png and drift.mp4."""
-    video: bool = True
-    """Whether to film; without it the demo takes seconds."""
-    num_envs: int = 64
-    """Robots per backend; the table shows their median."""
+    """Folder for demo.html and a folder for each policy."""
+    policies: Path | None = None
+    """Folder with the policies; by default that of the checkout."""
+    episodes: int = 64
+    """Episodes on each backend."""
     seed: int = 0
-    """Seed of starts and actions."""
+    """Seed of the starts."""
+    video: bool = True
+    """Whether to film, which takes most of the time."""
 
     def run(self) -> None:
-        from .demo import run_demo
+        from .demo import POLICIES, run_demo
 
-        run_demo(self.out, self.video, self.num_envs, self.seed)
+        run_demo(self.out, self.policies or POLICIES, self.episodes, self.seed, self.video)
 
 
 @dataclass
@@ -297,7 +355,7 @@ def _robot(text: str):
 def main(args: list[str] | None = None) -> int:
     """Entry point. Wrong input ends with one line on stderr and exit code 2."""
     command = tyro.extras.subcommand_cli_from_dict(
-        {c.__name__.lower(): c for c in (List, Play, Bench, Demo, Generate, Train, Evaluate, Export, Rl)},
+        {c.__name__.lower(): c for c in (List, Play, Compare, Bench, Demo, Generate, Train, Evaluate, Export, Rl)},
         prog="nerd-gym",
         description="Gymnasium environments with swappable physics.",
         args=args,

@@ -10,11 +10,22 @@ import gymnasium
 import torch
 from torch import Tensor
 
+from .dynamics.checkpoint import has_packaged_model
 from .envs.vector import NerdVectorEnv
+from .registration import env_spec
 from .robots.kinematics import wrap_angle
 from .robots.model import HINGE, RobotModel
 
 MEASURES = {"position": "m", "orientation": "rad", "joints": "rad or m"}
+
+
+ANALYTICAL = ("warp", "mujoco")
+
+
+def backends_of(env_id: str) -> tuple[str, ...]:
+    """The analytical backends, and the learned one if a model of the robot is packaged."""
+    learned = has_packaged_model(env_spec(env_id).robot_name, ANALYTICAL[0])
+    return (*ANALYTICAL, "neural") if learned else ANALYTICAL
 
 
 @dataclass
@@ -58,15 +69,14 @@ def smooth_actions(env: NerdVectorEnv, frames: int, seed: int, scale: float = 0.
 
 
 def endless_env(env_id: str, num_envs: int, backend: str, **options: Any) -> NerdVectorEnv:
+    """A batch in torch that knows no horizon."""
+    return quiet_env(env_id, num_envs, backend, max_episode_steps=None, **options)
+
+
+def quiet_env(env_id: str, num_envs: int, backend: str, **options: Any) -> NerdVectorEnv:
     """A batch in torch that nobody resets on the way."""
     return gymnasium.make_vec(
-        env_id,
-        num_envs=num_envs,
-        backend=backend,
-        array="torch",
-        autoreset_mode="Disabled",
-        max_episode_steps=None,
-        **options,
+        env_id, num_envs=num_envs, backend=backend, array="torch", autoreset_mode="Disabled", **options
     ).unwrapped
 
 

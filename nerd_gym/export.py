@@ -1,4 +1,4 @@
-"""Policies as ONNX: the normaliser and the limits of the action inside, facts as metadata."""
+"""Policies as ONNX, written and read: the normaliser and the limits of the action inside, facts as metadata."""
 
 from __future__ import annotations
 
@@ -40,19 +40,76 @@ def export_onnx(policy: Policy, path: str | Path) -> float:
 
 def difference(policy: Policy, data: bytes, count: int = 250, steps: int = 4, seed: int = 0) -> float:
     """Largest difference between the actions of a policy and of its ONNX on random observations."""
-    runtime = require("onnxruntime", extra="export")
-    session = runtime.InferenceSession(data, providers=["CPUExecutionProvider"])
-    policy = deepcopy(policy).cpu()
+    policy, other = deepcopy(policy).cpu(), OnnxPolicy(data)
     policy.reset()
-    names = [node.name for node in session.get_inputs()][1:]  # of the memory's state
-    state = {name: np.zeros((policy.memory.rnn.num_layers, count, policy.memory.units), "f4") for name in names}
     worst = 0.0
     for noise in torch.randn(steps, count, policy.obs_size, generator=torch.Generator().manual_seed(seed)):
         obs = policy.mean + 3 * policy.std * noise
-        actions, *after = session.run(None, {"obs": obs.numpy(), **state})
-        state = dict(zip(names, after))
-        worst = max(worst, float((torch.as_tensor(actions) - policy.act(obs)).abs().max()))
+        worst = max(worst, float((other.act(obs) - policy.act(obs)).abs().max()))
     return worst
+
+
+class OnnxPolicy:
+    """A policy in onnxruntime: the first input takes observations, the first output gives actions.
+
+    Any other input is a memory's state, [depth, batch, units], zeros at the start; the output of its name with _out
+    is what the next step takes.
+
+    Args:
+        data: of an ONNX file.
+        name: how errors call it.
+    """
+
+    def __init__(self, data: bytes, name: str = "this ONNX"):
+        runtime = require("onnxruntime", extra="export")
+        try:
+            self._session = runtime.InferenceSession(data, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime's have no common class
+            raise ValueError(f"{name} is not an ONNX policy, or is damaged: {error}") from error
+        (obs, *state), outputs = self._session.get_inputs(), self._session.get_outputs()
+        shapes = [list(node.shape) for node in (obs, outputs[0])]
+        if any(len(shape) != 2 or isinstance(shape[0], int) or not isinstance(shape[1], int) for shape in shapes):
+            raise ValueError(f"{name} maps {shapes[0]} to {shapes[1]}; valid: [batch, size], the batch of any size")
+        missing = [node.name for node in state if f"{node.name}_out" not in {out.name for out in outputs}]
+        if missing:
+            raise ValueError(f"{name} has inputs {', '.join(missing)} without outputs of their name and _out")
+        self.obs_size, self.action_size = (shape[1] for shape in shapes)
+        self.facts = {key: _fact(text) for key, text in self._session.get_modelmeta().custom_metadata_map.items()}
+        self._obs, self._sizes = obs.name, {node.name: (node.shape[0], node.shape[2]) for node in state}
+        self._wanted = [outputs[0].name, *(f"{name}_out" for name in self._sizes)]
+        self.reset()
+
+    @classmethod
+    def load(cls, path: str | Path) -> OnnxPolicy:
+        """From a file."""
+        path = Path(path)
+        if not path.is_file():
+            raise FileNotFoundError(f"no policy at {path}")
+        return cls(path.read_bytes(), path.name)
+
+    def act(self, obs: Tensor) -> Tensor:
+        """[N, obs_size] -> action [N, action_size]."""
+        if not self._state:
+            self._state = {name: np.zeros((d, len(obs), units), "f4") for name, (d, units) in self._sizes.items()}
+        given = {self._obs: obs.float().cpu().numpy(), **self._state}
+        action, *after = self._session.run(self._wanted, given)
+        self._state = dict(zip(self._sizes, after))
+        return torch.as_tensor(action, device=obs.device)
+
+    def reset(self, rows: Tensor | None = None) -> None:
+        """Forget what was seen: everything, or of the episodes of a mask [N]."""
+        if rows is None:
+            self._state = {}
+        for name, state in self._state.items():
+            self._state[name] = np.where(rows.cpu().numpy()[:, None], np.float32(0), state)
+
+
+def _fact(text: str) -> Any:
+    """As :func:`onnx_model` wrote it: text as it is, anything else as json."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
 
 
 def onnx_model(policy: Policy) -> Any:

@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gymnasium
-import torch
-from torch import Tensor
 
-from .envs.vector import NerdVectorEnv
-from .policies import Policy
+from .agents import load_agent
 from .progress import progress
-from .wrappers import RecordEpisodeStatistics, RecordVideo, ReferenceObservation
-
-Agent = Callable[[Tensor], Tensor]
-
-
-def make_agent(name: str, env: NerdVectorEnv, seed: int, activation: str | None) -> Agent:
-    """`zero`, `random`, or the path of a policy."""
-    size = env.single_action_space.shape[0]
-    generator = torch.Generator().manual_seed(seed)
-    if name == "zero":
-        return lambda obs: torch.zeros(len(obs), size, device=obs.device)
-    if name == "random":
-        return lambda obs: (2 * torch.rand(len(obs), size, generator=generator) - 1).to(obs.device)
-    if not Path(name).exists():
-        raise ValueError(f"unknown agent {name!r}; valid: zero, random, or the path of a policy file")
-    return Policy.load(name, activation).to(env.unwrapped.device)
+from .wrappers import RecordEpisodeStatistics, RecordVideo
+from .wrappers.reference_observation import in_layout
 
 
 def play(
@@ -61,16 +43,14 @@ def play(
     env = statistics = RecordEpisodeStatistics(env)
     if video is not None:
         env = RecordVideo(env, video)
-    if layout == "reference":
-        env = ReferenceObservation(env)
-    act = make_agent(agent, env, seed, activation)
+    env = in_layout(env, layout)
+    player = load_agent(agent, env, activation, seed)
     returns, lengths, falls, diverged = [], [], 0, 0
     obs, _ = env.reset(seed=seed)
     try:
         for _ in progress(range(steps), unit="step", desc=f"{env_id} on {backend}"):
-            obs, _, terminated, truncated, info = env.step(act(obs))
-            if isinstance(act, Policy):
-                act.reset(terminated | truncated)
+            obs, _, terminated, truncated, info = env.step(player.act(obs))
+            player.reset(terminated | truncated)
             if window:
                 native.render()
             done = info["_episode"]

@@ -12,9 +12,12 @@ SUFFIXES = (".mp4", ".gif")
 
 
 class VideoWriter:
-    """Frames [height, width, 3] uint8 into a file that appears only when it is whole."""
+    """Frames [height, width, 3] uint8 into a file that appears only when it is whole.
 
-    def __init__(self, path: str | Path, fps: float):
+    `quality` of an mp4 is from 0 to 10.
+    """
+
+    def __init__(self, path: str | Path, fps: float, quality: int = 7):
         self.path = Path(path)
         if self.path.suffix not in SUFFIXES:
             raise ValueError(f"cannot write video {self.path.name!r}; valid endings: {', '.join(SUFFIXES)}")
@@ -23,7 +26,7 @@ class VideoWriter:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._part = self.path.with_name(f".{self.path.stem}.part{self.path.suffix}")
         if self.path.suffix == ".mp4":
-            self._writer = imageio.get_writer(self._part, fps=fps, quality=7, macro_block_size=2)
+            self._writer = imageio.get_writer(self._part, fps=fps, quality=quality, macro_block_size=2)
         else:
             self._writer = imageio.get_writer(self._part, duration=1000 / fps, loop=0)
 
@@ -48,3 +51,12 @@ class VideoWriter:
             self._writer.close()
             self._part.unlink(missing_ok=True)
             self._writer = None
+
+
+def label(picture: np.ndarray, text: str) -> np.ndarray:
+    """Write text into the upper left corner."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    image = Image.fromarray(picture)
+    ImageDraw.Draw(image).text((14, 10), text, fill=(40, 44, 52), font=ImageFont.load_default(20))
+    return np.asarray(image)

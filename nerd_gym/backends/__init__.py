@@ -7,6 +7,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from ..arguments import key_value
+
 if TYPE_CHECKING:
     from ..robots.model import RobotModel
     from .base import Backend
@@ -54,3 +56,10 @@ def make_backend(name: str, robot: RobotModel, num_envs: int, device: Any = "cpu
     if num_envs < 1:
         raise ValueError(f"num_envs is {num_envs}; it must be at least 1")
     return cls(robot, num_envs, device, **options)
+
+
+def parse_backend(text: str) -> tuple[str, dict[str, Any]]:
+    """A backend with options as text, `warp:reference=True,substeps=4`."""
+    name, _, rest = text.partition(":")
+    backend_class(name)
+    return name, dict(key_value(part) for part in rest.split(",")) if rest else {}

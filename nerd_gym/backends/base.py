@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +20,14 @@ Q_LIMIT = 1e4
 QD_LIMIT = 1e3
 FLOAT_MAX = torch.finfo(torch.float32).max
 UP = (0.0, 0.0, 1.0)
+
+
+class Frame(NamedTuple):
+    """What a frame starts from."""
+
+    q: Tensor  # [N, nq]
+    qd: Tensor  # [N, nv]
+    joint_force: Tensor  # [N, nj]
 
 
 class Backend(ABC):
@@ -40,6 +48,7 @@ class Backend(ABC):
         self.q = self._default_q().repeat(num_envs, 1)
         self.qd = torch.zeros(num_envs, robot.nv, device=self.device)
         self.healthy = torch.ones(num_envs, dtype=torch.bool, device=self.device)
+        self.last: Frame | None = None  # where the last step started
         self.any_unhealthy = not self.host_checks  # False only if every row is known to be healthy
         # Per coordinate in a backend that knows its range better.
         self.q_limit: float | Tensor = Q_LIMIT
@@ -113,7 +122,7 @@ class Backend(ABC):
         if not self._within(joint_force, FLOAT_MAX):
             finite = joint_force.isfinite().all(-1)
             joint_force = torch.where(finite[:, None], joint_force, 0.0)
-        q, qd = self.q.clone(), self.qd.clone()
+        q, qd, _ = self.last = Frame(self.q.clone(), self.qd.clone(), joint_force)
         self._advance(joint_force)
         self.version += 1
         if finite is None and self._within(self.q, self.q_limit) and self._within(self.qd, self.qd_limit):

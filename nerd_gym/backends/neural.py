@@ -13,7 +13,7 @@ from ..dynamics.model import Motion, open_model
 from ..dynamics.trust import Trust
 from ..robots.contacts import Contacts
 from ..robots.model import RobotModel
-from .base import Backend
+from .base import Backend, Frame
 
 
 class NeuralBackend(Backend):
@@ -48,21 +48,23 @@ class NeuralBackend(Backend):
         self.history = self.model.new_history(num_envs)
         self.trust = Trust(robot, tensors, self.device)
         self.q_limit, self.qd_limit = self.trust.healthy_range()
-        self._last: tuple[Motion, Tensor, Contacts] | None = None  # what the last frame started from
+        self._contacts_before: Contacts | None = None  # of the last step
 
     def _advance(self, joint_force: Tensor) -> None:
-        before = Motion(self.q.clone(), self.qd.clone())
-        contacts = self._find_contacts(before.q, self.ground_point, self.ground_normal)
-        q, qd = self.model.predict(before, joint_force, contacts, self.history)
+        before = Motion(self.last.q, self.last.qd)
+        self._contacts_before = self._find_contacts(before.q, self.ground_point, self.ground_normal)
+        q, qd = self.model.predict(before, joint_force, self._contacts_before, self.history)
         self.q.copy_(q)
         self.qd.copy_(qd)
-        self._last = before, joint_force, contacts
 
     def info(self) -> dict[str, Tensor]:
-        if self._last is None:
+        if self.last is None:
             return {"model_trust": torch.ones(self.num_envs, device=self.device)}
-        state, force, contacts = self._last
-        return {"model_trust": self.trust(*state, force, contacts)}
+        return {"model_trust": self.trust(*self.last, self._contacts_before)}
+
+    def trust_in(self, frame: Frame, ground: tuple[Tensor, Tensor]) -> Tensor:
+        """[N]: how far this model may be believed in a frame of any backend over its ground (point, normal)."""
+        return self.trust(*frame, self._find_contacts(frame.q, *ground))
 
     def _rows_written(self, mask: Tensor) -> None:
         if self.history is not None:

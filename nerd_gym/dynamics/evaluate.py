@@ -340,16 +340,11 @@ class Film:
             if len(self._names) == self._limit:
                 return
             self._names.append(scenario.name)
-        from ..demo import label
-        from ..envs.render import TEACHER_COLOUR
+        from ..envs.render import overlay
 
         student = next(iter(group.students.values()))
-        pictures = []
-        for row in range(min(self._rows, group.n)):
-            ghost = student.backend.q[row].cpu().numpy()
-            pictures.append(group.truth.renderer.frame(group.truth, row, ghost, colour=TEACHER_COLOUR))
         text = f"{scenario.name}   teacher blue, NeRD orange   frame {frame}"
-        self._writer.add(label(np.concatenate(pictures, 1), text))
+        self._writer.add(overlay(group.truth, student.backend.q, min(self._rows, group.n), text))
 
 
 def run_evaluation(

@@ -43,7 +43,7 @@ class Trust:
     def __init__(self, robot: RobotModel, tensors: dict[str, Tensor], device: torch.device | str = "cpu"):
         own = {name: value.to(device) for name, value in under(tensors, "trust.").items()}
         self.features = TrustFeatures(robot, device)
-        self._robot, self._known, self._device = robot, bool(own), device
+        self._robot, self.known, self._device = robot, bool(own), device
         if not own:
             return
         self._q_range, self._qd_range, self._force_range, self._levels = (
@@ -61,7 +61,7 @@ class Trust:
 
     def __call__(self, q: Tensor, qd: Tensor, force: Tensor, contacts: Contacts) -> Tensor:
         """[N]: trust in the frame that starts at a state under joint forces [N, nj]."""
-        if not self._known:
+        if not self.known:
             return torch.ones(len(q), device=q.device)
         x = self.features(q, qd, force, contacts)
         (w1, b1), (w2, b2), (w3, b3) = self._layers
@@ -72,16 +72,27 @@ class Trust:
 
     def inside(self, q: Tensor, qd: Tensor, force: Tensor) -> Tensor:
         """[N]: 1 in the box of the training data, 0 where it is left far behind."""
-        ratios = [(qd.abs() / self._qd_range).amax(-1), (force.abs() / self._force_range).amax(-1)]
-        ratios.append((q.abs() / self._q_range).amax(-1))
-        worst = torch.stack(ratios).amax(0)
+        worst = self.ratios(q, qd, force).amax(-1)
         return torch.nan_to_num(1 - (worst - 1) / BEYOND, nan=0.0).clamp(0.0, 1.0)
+
+    def ratios(self, q: Tensor, qd: Tensor, force: Tensor) -> Tensor:
+        """[N, nq + nv + nj]: how far out each coordinate is; the box of the training data ends at 1."""
+        return torch.cat([q.abs() / self._q_range, qd.abs() / self._qd_range, force.abs() / self._force_range], -1)
+
+    @property
+    def coordinates(self) -> list[str]:
+        """Names of the columns of :meth:`ratios`."""
+        joints, free = self._robot.joint_names, self._robot.free_base
+        place = [f"base {axis}" for axis in ("x", "y", "z", "qw", "qx", "qy", "qz")] if free else []
+        rates = [f"base {kind} {axis}" for kind in ("velocity", "spin") for axis in "xyz"] if free else []
+        q, qd, force = [*place, *joints], [*rates, *(f"{n} rate" for n in joints)], [f"{n} force" for n in joints]
+        return q + qd + force
 
     def healthy_range(self) -> tuple[Tensor | float, Tensor | float]:
         """Limits of |q| [nq] and |qd| [nv] beyond which a row is given up: a multiple of the training range."""
         from ..backends.base import Q_LIMIT, QD_LIMIT
 
-        if not self._known:
+        if not self.known:
             return Q_LIMIT, QD_LIMIT
         return (HEALTHY * self._q_range).clamp(max=Q_LIMIT), (HEALTHY * self._qd_range).clamp(max=QD_LIMIT)
 

@@ -82,5 +82,11 @@ class Ant(Task):
             terms = {"track": track, "up": 0.1 * up}
         return total(terms), terms
 
+    def measures(self, state: State) -> dict[str, Tensor]:
+        motion = base_motion(state)
+        if self.config.task == "run":
+            return {"speed along x (m/s)": motion.velocity[:, 0]}
+        return {"spin about the vertical (rad/s)": motion.spin[:, 2]}
+
     def terminated(self, state: State) -> Tensor:
         return state.q[:, 2] < 0.3

@@ -83,14 +83,19 @@ class Anymal(Task):
         return torch.cat([pose, motion.velocity, motion.spin, joints, rates, motion.up, motion.heading], -1)
 
     def reward(self, state: State, action: Tensor, joint_force: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        motion = base_motion(state)
-        off = motion.velocity[:, :2] - self._target
         terms = {
-            "velocity": torch.exp(-off.square().sum(-1)),
-            "straight": 0.5 * torch.exp(-motion.spin[:, 2].square()),
+            "velocity": torch.exp(-self._off(state).square().sum(-1)),
+            "straight": 0.5 * torch.exp(-base_motion(state).spin[:, 2].square()),
             "torque": -2.5e-5 * joint_force.square().sum(-1),
         }
         return total(terms).clamp(min=0), terms
+
+    def measures(self, state: State) -> dict[str, Tensor]:
+        return {"velocity error (m/s)": self._off(state).norm(dim=-1)}
+
+    def _off(self, state: State) -> Tensor:
+        """[N, 2]: velocity over ground less the one that is asked for."""
+        return base_motion(state).velocity[:, :2] - self._target
 
     def terminated(self, state: State) -> Tensor:
         near = state.contacts.distance[:, self._must_not_touch] < 0.01

@@ -50,5 +50,8 @@ class Cartpole(Task):
         }
         return total(terms), terms
 
+    def measures(self, state: State) -> dict[str, Tensor]:
+        return {"pole angle from upright (rad)": wrap_angle(state.q[:, 1]).abs()}
+
     def terminated(self, state: State) -> Tensor:
         return (state.q[:, 0].abs() > 4) | (state.qd.abs() > 10).any(-1)

@@ -78,6 +78,12 @@ class Franka(Task):
         return torch.cat([state.q, *rates, state.site("end_effector"), state.goal], -1)
 
     def reward(self, state: State, action: Tensor, joint_force: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        d = (state.site("end_effector") - state.goal).norm(dim=-1)
+        d = self._distance(state)
         terms = {"distance": -d} | {f"near_{k}": 1 / (torch.exp(k * d) + 1e-4 + torch.exp(-k * d)) for k in (50, 300)}
         return total(terms), terms
+
+    def measures(self, state: State) -> dict[str, Tensor]:
+        return {"distance to target (m)": self._distance(state)}
+
+    def _distance(self, state: State) -> Tensor:
+        return (state.site("end_effector") - state.goal).norm(dim=-1)

@@ -88,10 +88,17 @@ class PendulumContact(Task):
 
     def reward(self, state: State, action: Tensor, joint_force: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         terms = {
-            "height": torch.sin(state.q.cumsum(-1)).sum(-1) * (LINK / REACH),
+            "height": _tip_height(state.q) / REACH,
             "effort": -0.001 * action.square().sum(-1),
         }
         return total(terms), terms
+
+    def measures(self, state: State) -> dict[str, Tensor]:
+        return {"tip height above the base (m)": _tip_height(state.q)}
+
+
+def _tip_height(q: Tensor) -> Tensor:
+    return LINK * torch.sin(q.cumsum(-1)).sum(-1)
 
 
 def _is_random(ground: Any) -> bool:

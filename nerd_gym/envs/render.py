@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
+from torch import Tensor
 
 from ..robots.model import FREE, PLANE, SLIDE, RobotModel, custom_numeric
+from ..video import label
 
 if TYPE_CHECKING:
     from .vector import NerdVectorEnv
@@ -132,6 +134,13 @@ class Renderer:
             if geom.category == mujoco.mjtCatBit.mjCAT_DYNAMIC:
                 geom.matid = -1
                 geom.rgba[:] = rgba
+
+
+def overlay(env: NerdVectorEnv, ghost_q: Tensor, rows: int, text: str) -> np.ndarray:
+    """The first rows side by side, each in blue with a ghost of `ghost_q` [N, nq] over it in orange, and a caption."""
+    ghosts = ghost_q.cpu().numpy()
+    pictures = [env.renderer.frame(env, row, ghosts[row], colour=TEACHER_COLOUR) for row in range(rows)]
+    return label(np.concatenate(pictures, 1), text)
 
 
 def build_scene(robot: RobotModel, width: int, height: int) -> mujoco.MjModel:

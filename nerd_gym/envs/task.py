@@ -103,6 +103,10 @@ class Task(ABC):
     def reward(self, state: State, action: Tensor, joint_force: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Reward [N] of the state after the step, and the terms it is made of."""
 
+    def measures(self, state: State) -> dict[str, Tensor]:
+        """[N] each: how well the task is done, in figures that have a unit, told in their names."""
+        return {}
+
     def terminated(self, state: State) -> Tensor:
         """[N] bool: the episode has failed."""
         return torch.zeros(len(state.q), dtype=torch.bool, device=self.device)

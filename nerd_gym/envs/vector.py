@@ -109,12 +109,17 @@ class NerdVectorEnv(VectorEnv, EzPickle):
     def reset(
         self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Start anew: every row, or those of ``options["reset_mask"]`` (numpy or torch, [N] bool)."""
+        """Start anew: every row, or those of ``options["reset_mask"]`` (numpy or torch, [N] bool).
+
+        ``options["state"]``, q [N, nq] and qd [N, nv], is where they start instead of where the task would have them.
+        """
         mask = self._reset_mask(options)
         first = seed if isinstance(seed, (int, np.integer)) or seed is None else None
         super().reset(seed=first, options=options)
         self._take_seed(seed, mask)
         self._start_episodes(mask)
+        if state := (options or {}).get("state"):
+            self.backend.reset(mask, *(torch.as_tensor(x, dtype=torch.float32, device=self.device) for x in state))
         info = {"diverged": torch.zeros_like(mask)}
         return self._out(self.task.observe(self._state)), self._out(info)
 
@@ -186,6 +191,15 @@ class NerdVectorEnv(VectorEnv, EzPickle):
 
             self._renderer = Renderer(self.backend.robot)
         return self._renderer
+
+    def measures(self) -> dict[str, Tensor]:
+        """How well the task is done at the current state, [N] each."""
+        return self.task.measures(self._state)
+
+    @property
+    def goal(self) -> Tensor:
+        """[N, goal_size] of the episodes under way."""
+        return self._state.goal
 
     def snapshot(self) -> dict[str, Any]:
         """Everything that decides what comes next, for :meth:`restore`."""

@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from gymnasium.vector import VectorWrapper
+from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 from ..envs.single import NerdEnv
@@ -20,6 +20,7 @@ from ..envs.vector import NerdVectorEnv
 TURN = np.array([[1.0, 0, 0], [0, 0, 1], [0, -1, 0]])  # our world vectors -> theirs
 # (w, x, y, z) -> (x, y, z, w) of the quaternion turned by -90 degrees about x.
 QUAT = np.array([[-1.0, 1, 0, 0], [0, 0, 1, 1], [0, 0, -1, 1], [1, 1, 0, 0]]) * np.sqrt(0.5)
+LAYOUTS = ("native", "reference")
 LEGS = {"anymal": ("RH", "LH", "RF", "LF")}
 
 
@@ -73,6 +74,13 @@ class ReferenceObservation(VectorWrapper):
         if "final_obs" in info:
             info["final_obs"] = self.layout.observation(info["final_obs"])
         return self.layout.observation(obs), reward, terminated, truncated, info
+
+
+def in_layout(env: VectorEnv, layout: str) -> VectorEnv:
+    """The environment as it is (native), or in the published layout (reference)."""
+    if layout not in LAYOUTS:
+        raise ValueError(f"unknown layout {layout!r}; valid: {', '.join(LAYOUTS)}")
+    return ReferenceObservation(env) if layout == "reference" else env
 
 
 class SingleReferenceObservation(gymnasium.Wrapper):

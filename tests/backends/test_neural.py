@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.published_policies import first_episodes
+from benchmarks.published_policies import play
 from nerd_gym.backends import make_backend
 from nerd_gym.cli import main
 from nerd_gym.dynamics.checkpoint import PRETRAINED
@@ -116,7 +116,7 @@ def test_a_published_policy_earns_the_same_on_the_model():
         pytest.skip(f"no published policy at {path}; set NERD_GYM_REFERENCE")
     policy = Policy.load(path, "tanh")
     teacher, model = (
-        first_episodes(policy, "NeRD/Cartpole-v0", 128, 0, backend=b)[0].mean().item() for b in ("warp", "neural")
+        play(policy, "NeRD/Cartpole-v0", 128, 0, backend=b).returns.mean().item() for b in ("warp", "neural")
     )
     assert abs(model / teacher - 1) < 0.02, (model, teacher)
 

@@ -3,7 +3,6 @@ import numpy as np
 import pytest
 import torch
 
-from nerd_gym.demo import backends_of, side_by_side
 from nerd_gym.registration import ENVS
 
 from ..conftest import make_vec
@@ -48,14 +47,3 @@ def test_a_window_without_a_screen_is_an_error_not_the_end(monkeypatch):
     env = gymnasium.make("NeRD/Cartpole-v0", backend="mujoco", render_mode="human")
     with pytest.raises(RuntimeError, match="no screen"):
         env.reset(seed=0)
-
-
-def test_frames_of_the_demo_are_of_one_size():
-    """A film takes pictures of one size, whether or not a robot has a learned model."""
-    shapes = set()
-    for env_id in ("NeRD/Cartpole-v0", "NeRD/Ant-v0"):
-        envs = [make_vec(env_id, 1, backend=backend) for backend in backends_of(env_id)]
-        for env in envs:
-            env.reset(seed=0)
-        shapes.add(side_by_side(env_id, envs).shape)
-    assert len(shapes) == 1

@@ -1,0 +1,92 @@
+"""Train the policies that the project ships, into policies/: the same command goes on with what was stopped.
+
+Robots with a learned model get three seeds trained in it and three twins trained in its teacher, with the same config
+and steps; the legged ones a policy trained in the cheaper of the analytical backends.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+ROOT = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A policy to train: file policies/FOLDER/NAME-BACKEND-seedN."""
+
+    folder: str
+    name: str
+    env_id: str
+    options: tuple[str, ...] = ()
+    backends: tuple[str, ...] = ("neural", "warp")
+    seeds: tuple[int, ...] = (0, 1, 2)
+
+
+SHIPPED = (
+    Shipped("cartpole", "swingup", "NeRD/Cartpole-v0"),
+    Shipped("pendulum_contact", "swingup", "NeRD/PendulumContact-v0"),
+    Shipped("franka", "position", "NeRD/Franka-v0"),
+    Shipped("franka", "torque", "NeRD/Franka-v0", ("control=torque",)),
+    Shipped("ant", "run", "NeRD/Ant-v0", backends=("warp",), seeds=(0,)),
+    Shipped("anymal", "forward", "NeRD/Anymal-v0", backends=("warp",), seeds=(0,)),
+)
+
+
+@dataclass
+class Args:
+    """Train the shipped policies."""
+
+    only: str = ""
+    """Only files whose name contains this text, e.g. franka/torque."""
+    jobs: int = 2
+    """Runs at once, one thread each."""
+    lib: str = "rl-games"
+    """The library."""
+    work: Path = Path("out/policies")
+    """Folder of the runs."""
+    out: Path = ROOT / "policies"
+    """Where policies and their curves go."""
+
+
+def train(shipped: Shipped, backend: str, seed: int, args: Args) -> str:
+    """One run, in a process of its own; returns the name of its file."""
+    name = f"{shipped.folder}/{shipped.name}-{backend}-seed{seed}"
+    folder = args.work / name
+    words = ["rl", "train", shipped.env_id, "--lib", args.lib, "--backend", backend, "--seed", str(seed)]
+    words += ["--option", *shipped.options] if shipped.options else []
+    words += ["--threads", "1", "--out", str(folder)]
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".txt").open("w") as log:
+        subprocess.run([sys.executable, "-m", "nerd_gym.cli", *words], stdout=log, stderr=log, check=True)
+    (args.out / shipped.folder).mkdir(parents=True, exist_ok=True)
+    shutil.copy(folder / "policy.safetensors", args.out / f"{name}.safetensors")
+    shutil.copy(folder / "curve.csv", args.out / f"{name}.csv")
+    return name
+
+
+def main(args: Args) -> None:
+    runs = [
+        (shipped, backend, seed)
+        for shipped in SHIPPED
+        for seed in shipped.seeds
+        for backend in shipped.backends
+        if args.only in f"{shipped.folder}/{shipped.name}-{backend}-seed{seed}"
+    ]
+    if not runs:
+        raise SystemExit(f"no shipped policy has {args.only!r} in its name")
+    print(f"{len(runs)} runs, {args.jobs} at once; each shows its progress in {args.work}/*/*.txt", flush=True)
+    with ThreadPoolExecutor(args.jobs) as pool:
+        for done, name in enumerate(pool.map(lambda run: train(*run, args), runs), 1):
+            print(f"{done} of {len(runs)}: {name}", flush=True)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))
