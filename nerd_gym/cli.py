@@ -338,7 +338,9 @@ class Rl:
     """Train a policy with an RL library in any backend, play it, evaluate it."""
 
     command: Annotated[
-        Annotated[rl.Train, tyro.conf.subcommand("train")] | Annotated[rl.Play, tyro.conf.subcommand("play")],
+        Annotated[rl.Train, tyro.conf.subcommand("train")]
+        | Annotated[rl.Play, tyro.conf.subcommand("play")]
+        | Annotated[rl.Eval, tyro.conf.subcommand("eval")],
         tyro.conf.arg(name=""),
     ]
 

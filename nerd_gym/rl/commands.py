@@ -106,6 +106,7 @@ class Play:
 
     def run(self) -> None:
         from ..play import play
+        from .evaluate import trained_for
 
         env_id, backend, options = trained_for(self.policy, self.backend)
         figures = play(
@@ -124,15 +125,26 @@ class Play:
             print(f"written: {self.video}")
 
 
-def trained_for(policy: Path, backend: str | None) -> tuple[str, str, dict[str, object]]:
-    """Environment, backend and the task's options that a policy's file tells."""
-    from ..envs.task import option_names
-    from ..policies import Policy
-    from ..registration import env_spec
+@dataclass
+class Eval:
+    """First episodes of policies: mean return with its 95 % interval, length, falls, the task's measures."""
 
-    facts = Policy.load(policy).facts
-    if "env" not in facts or "backend" not in facts:
-        raise ValueError(f"{policy.name} does not tell its environment; use nerd-gym play ID --agent {policy}")
-    names = option_names(env_spec(facts["env"]).task_class().config_class)
-    options = {name: value for name, value in facts["options"].items() if name in names}
-    return facts["env"], backend or facts["backend"], options
+    policy: tyro.conf.Positional[tuple[Path, ...]]
+    """Policies whose files tell their environment, as `nerd-gym rl train` writes them."""
+    backends: tuple[str, ...] = ()
+    """Physics, with options if wanted: warp:reference=True; by default that in which each was trained."""
+    episodes: int = 256
+    """How many, each from a start of its own."""
+    seed: int = 1000
+    """Seed of the starts."""
+    out: Path | None = None
+    """Also write the figures to this json."""
+
+    def run(self) -> None:
+        from .evaluate import evaluate, save_rows, table
+
+        rows = evaluate(self.policy, self.backends, self.episodes, self.seed)
+        print(table(rows))
+        if self.out:
+            save_rows(self.out, rows)
+            print(f"written: {self.out}")

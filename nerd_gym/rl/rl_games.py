@@ -31,13 +31,15 @@ class Observer(IsaacAlgoObserver):
 class RlGamesTrainer(Trainer):
     """Config: what rl-games reads from a yaml, ``params`` with algo, model, network and config."""
 
-    def __init__(self, env: VectorEnv, config: dict[str, Any], folder: Path, seed: int):
+    def __init__(self, env: VectorEnv, config: dict[str, Any], folder: Path, seed: int, steps: int):
         adapter = RlGamesVecEnv(env)
         adapter.seed(seed)
         params = deepcopy(config["params"])
         device = str(adapter.native.device)
         params["seed"] = seed
+        self.batch = env.num_envs * params["config"]["horizon_length"]
         params["config"] |= {
+            "max_epochs": self.iterations(steps, self.batch),
             "name": "policy",
             "env_name": "nerd",
             "train_dir": str(folder),
@@ -55,7 +57,6 @@ class RlGamesTrainer(Trainer):
         runner = Runner(self._observer)
         runner.load_config(params)
         self._agent = runner.algo_factory.create(runner.algo_name, base_name="run", params=runner.params)
-        self.batch = self._agent.batch_size
         self._resumed: dict[str, Any] | None = None
         self._reset, self._agent.env_reset = self._agent.env_reset, self._env_reset
 

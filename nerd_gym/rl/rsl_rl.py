@@ -20,7 +20,7 @@ OnPolicyRunner = require("rsl_rl.runners", extra="rsl-rl").OnPolicyRunner
 class RslRlTrainer(Trainer):
     """Config: the dict that rsl_rl's runner takes."""
 
-    def __init__(self, env: VectorEnv, config: dict[str, Any], folder: Path, seed: int):
+    def __init__(self, env: VectorEnv, config: dict[str, Any], folder: Path, seed: int, steps: int):
         adapter = RslRlVecEnv(env, seed=seed)
         self._runner = OnPolicyRunner(adapter, deepcopy(config), str(folder / "rsl_rl"), str(adapter.device))
         self.batch = env.num_envs * config["num_steps_per_env"]

@@ -44,12 +44,13 @@ class Tell(BaseCallback):
 class Sb3Trainer(Trainer):
     """Config: the arguments of PPO, and of VecNormalize under ``normalize``."""
 
-    def __init__(self, env: VectorEnv, config: dict[str, Any], folder: Path, seed: int):
+    def __init__(self, env: VectorEnv, config: dict[str, Any], folder: Path, seed: int, steps: int):
         config = deepcopy(config)
         gamma, network = config.get("gamma", 0.99), config.get("policy_kwargs", {})
         if isinstance(network.get("activation_fn"), str):
             network["activation_fn"] = _activation(network["activation_fn"])
         self._normaliser = VecNormalize(Sb3VecEnv(env), gamma=gamma, **config.pop("normalize", {}))
+        config["learning_rate"] = _schedule(config["learning_rate"])
         device = torch_env(env).device
         policy = config.pop("policy", "MlpPolicy")
         self._model = PPO(
@@ -90,6 +91,14 @@ class Sb3Trainer(Trainer):
 
 def _moments(scaler: Any) -> list[torch.Tensor]:
     return [torch.as_tensor(getattr(scaler, moment), dtype=torch.float64).clone() for moment in MOMENTS]
+
+
+def _schedule(rate: float | str) -> float | Callable[[float], float]:
+    """A number, or `lin_0.001`: from there to nothing over the run."""
+    if isinstance(rate, str):
+        first = float(rate.removeprefix("lin_"))
+        return lambda left: left * first
+    return rate
 
 
 def _activation(name: str) -> type[torch.nn.Module]:

@@ -39,7 +39,7 @@ class TellingRunner(Runner):
 class SkrlTrainer(Trainer):
     """Config: what skrl's runner reads from a yaml, with models, memory, agent and trainer."""
 
-    def __init__(self, env: VectorEnv, config: dict[str, Any], folder: Path, seed: int):
+    def __init__(self, env: VectorEnv, config: dict[str, Any], folder: Path, seed: int, steps: int):
         config = deepcopy(config)
         config["seed"] = seed
         config["agent"]["experiment"] = {

@@ -80,14 +80,14 @@ def train(plan: Plan, out: Path) -> dict[str, Any]:
     log = out / "log"
     log.mkdir(parents=True, exist_ok=True)
     with (log / "printed.txt").open("a") as printed, redirect_stdout(printed):
-        trainer = kind(_scaled(monitor, plan.run.reward_scale), plan.config, log, plan.seed)
+        trainer = kind(_scaled(monitor, plan.run.reward_scale), plan.config, log, plan.seed, plan.run.steps)
         with whole(out / NOTE) as part:  # now that everything could be made
             part.write_text(json.dumps(plan.asked(), indent=1) + "\n")
         run = _Progress(plan, out, monitor, trainer, saved)
         if saved:
             trainer.load(saved["trainer"])
             _set_random_state(saved["random"])
-        iterations = max(round(plan.run.steps / trainer.batch), 1)
+        iterations = trainer.iterations(plan.run.steps, trainer.batch)
         with progress(total=iterations * trainer.batch, initial=run.steps, unit="step", unit_scale=True) as bar:
             bar.set_description(f"{plan.env_id} in {plan.backend}, {plan.library}")
             if run.iterations < iterations:

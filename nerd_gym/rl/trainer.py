@@ -29,13 +29,19 @@ class Trainer(ABC):
         config: in the library's own format.
         folder: for the library's log.
         seed: of the environment and of everything random.
+        steps: env-steps of the whole run, for schedules over it.
     """
 
     batch: int
     """Env-steps of one iteration."""
 
     @abstractmethod
-    def __init__(self, env: VectorEnv, config: dict[str, Any], folder: Path, seed: int): ...
+    def __init__(self, env: VectorEnv, config: dict[str, Any], folder: Path, seed: int, steps: int): ...
+
+    @staticmethod
+    def iterations(steps: int, batch: int) -> int:
+        """How many iterations come nearest to so many steps."""
+        return max(round(steps / batch), 1)
 
     @abstractmethod
     def learn(self, iterations: int, after: Callable[[], None]) -> None:

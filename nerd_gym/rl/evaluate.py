@@ -1,0 +1,77 @@
+"""How well policies do, in the environment that their files name, on any backend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ..agents import load_agent
+from ..backends import parse_backend
+from ..bench import save
+from ..bootstrap import estimate
+from ..compare import quantities
+from ..envs.task import option_names
+from ..episodes import episode_env, first_episodes
+from ..policies import Policy
+from ..progress import progress
+from ..registration import env_spec
+
+Rows = list[dict[str, Any]]
+
+
+def trained_for(policy: Path, backend: str | None = None) -> tuple[str, str, dict[str, Any]]:
+    """Environment, backend and the task's options that a policy's file tells."""
+    facts = Policy.load(policy).facts
+    if "env" not in facts or "backend" not in facts:
+        raise ValueError(f"{policy.name} does not tell its environment; use nerd-gym play ID --agent {policy}")
+    names = option_names(env_spec(facts["env"]).task_class().config_class)
+    options = {name: value for name, value in facts["options"].items() if name in names}
+    return facts["env"], backend or facts["backend"], options
+
+
+def evaluate(policies: Sequence[Path], backends: Sequence[str] = (), episodes: int = 256, seed: int = 1000) -> Rows:
+    """Every policy on every backend (by default on that of its training): one row each, with means and intervals."""
+    if episodes < 2:
+        raise ValueError(f"episodes is {episodes}; it must be at least 2")
+    jobs = []
+    for path in policies:
+        for text in backends or (None,):
+            env_id, label, options = trained_for(path, text)
+            name, own = parse_backend(label)
+            jobs.append((path, label, env_id, name, own | options))
+    rows = []
+    with progress(total=len(jobs), unit="policy", desc="evaluate") as bar:
+        for path, label, env_id, name, options in jobs:
+            bar.set_postfix_str(f"{path.stem} on {label}")
+            env = episode_env(env_id, episodes, name, **options)
+            try:
+                played = first_episodes(env, load_agent(path, env), seed)
+            finally:
+                env.close()
+            figures = estimate(quantities(played), seed=seed)
+            rows.append({"policy": path.stem, "env": env_id, "backend": label, "episodes": episodes, "seed": seed})
+            rows[-1] |= {"std": played.returns.std().item()} | {n: asdict(figure) for n, figure in figures.items()}
+            bar.update()
+    return rows
+
+
+def table(rows: Rows) -> str:
+    """Rows as text."""
+    lines = [
+        f"{'policy':30s}{'backend':24s}{'return':>10s}{'95 %':>22s}{'std':>9s}{'length':>9s}{'full':>7s}{'falls':>7s}"
+    ]
+    for row in rows:
+        mean, low, high = (row["return"][name] for name in ("mean", "low", "high"))
+        shares = "".join(f"{100 * row[name]['mean']:5.0f} %" for name in ("full length", "falls"))
+        line = f"{row['policy']:30s}{row['backend']:24s}{mean:10.1f}{f'{low:.1f} to {high:.1f}':>22s}{row['std']:9.1f}"
+        lines.append(line + f"{row['length (steps)']['mean']:9.1f}" + shares)
+        told = [name for name in row if name.endswith(", at the end")]
+        lines += [f"{'':4s}{name}: {row[name]['mean']:.3g}" for name in told]
+    return "\n".join(lines)
+
+
+def save_rows(path: Path, rows: Rows) -> None:
+    """Write the figures as json."""
+    save(path, {"what": "first episodes, deterministic actions; means with 95 % bootstrap intervals", "rows": rows})
