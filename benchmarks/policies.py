@@ -1,0 +1,57 @@
+"""Returns of the shipped policies on every backend, and what their training cost, as results/policies.json."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+from train_policies import ROOT, SHIPPED
+
+from nerd_gym.bench import save
+from nerd_gym.drift import backends_of
+from nerd_gym.policies import Policy
+from nerd_gym.rl.evaluate import evaluate, table
+
+RESULT = Path(__file__).parent / "results" / "policies.json"
+TOLD = ("return", "length (steps)", "full length", "falls", "std")
+FACTS = ("library", "library_version", "steps", "seed", "wall_seconds", "cpu_seconds", "training_return", "command")
+
+
+@dataclass
+class Args:
+    """Evaluate the shipped policies."""
+
+    policies: Path = ROOT / "policies"
+    """Folder of the policies."""
+    episodes: int = 512
+    """Episodes of each policy on each backend."""
+    seed: int = 1000
+    """Seed of the starts; training has others."""
+    out: Path = RESULT
+    """Where to write the json."""
+
+
+def main(args: Args) -> None:
+    groups = []
+    for shipped in SHIPPED:
+        for trained in shipped.backends:
+            names = [f"{shipped.name}-{trained}-seed{seed}" for seed in shipped.seeds]
+            paths = [args.policies / shipped.folder / f"{name}.safetensors" for name in names]
+            rows = evaluate(paths, backends_of(shipped.env_id), args.episodes, args.seed)
+            print(table(rows))
+            seeds = []
+            for path in paths:
+                facts = Policy.load(path).facts
+                own = {r["backend"]: {k: r[k] for k in TOLD} for r in rows if r["policy"] == path.stem}
+                seeds.append({name: facts[name] for name in FACTS} | {"figures": own})
+            group = {"env": shipped.env_id, "policy": f"{shipped.folder}/{shipped.name}", "trained in": trained}
+            groups.append(group | {"options": list(shipped.options), "seeds": seeds})
+    what = "first episodes of the shipped policies, deterministic actions, default physics"
+    save(args.out, {"what": what, "episodes": args.episodes, "seed": args.seed, "groups": groups})
+    print(f"written: {os.path.relpath(args.out)}")
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))
