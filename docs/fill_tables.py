@@ -137,7 +137,78 @@ def learned_speed() -> str:
     return markdown(["environment", "model", "env-steps/s", "over `warp`", "over `mujoco`"], rows)
 
 
+PUBLISHED = {  # means of the published policies, in the published simulator
+    "cartpole/swingup": "1197, 1190, 1227",
+    "franka/position": "89 to 91 (inside NeRD)",
+    "franka/torque": "90 to 92 (inside NeRD)",
+    "ant/run": "2754",
+    "anymal/forward": "1321",
+}
+
+
+def shipped() -> str:
+    """The shipped policies on every backend, each cell the mean over seeds."""
+    rows = []
+    for group in load("policies")["groups"]:
+        cells = {b: over_seeds(group, b) for b in ("warp", "neural", "mujoco")}
+        gap = "-"
+        if cells["neural"]:
+            gap = f"{100 * (cells['neural'][0] / cells['warp'][0] - 1):+.2f} %"
+        name, count = group["policy"], len(group["seeds"])
+        told = [
+            f"{mean:.1f} ± {spread:.1f}, {100 * full:.0f} %" if c else "-"
+            for c in cells.values()
+            for mean, spread, full in [c or (0, 0, 0)]
+        ]
+        row = [name, f"`{group['trained in']}`, {count} seed{'s' * (count > 1)}", *told[:2], gap, told[2]]
+        rows.append([*row, PUBLISHED.get(name, "-")])
+    head = ["policy", "trained in", "on `warp`", "on `neural`", "`neural` over `warp`", "on `mujoco`", "published"]
+    return markdown(head, rows)
+
+
+def over_seeds(group: dict, backend: str) -> tuple[float, float, float] | None:
+    """Mean of the seeds' mean returns, mean of their standard deviations, and the part of episodes at full length."""
+    figures = [seed["figures"][backend] for seed in group["seeds"] if backend in seed["figures"]]
+    if not figures:
+        return None
+    parts = ([f["return"]["mean"] for f in figures], [f["std"] for f in figures])
+    return *(sum(x) / len(x) for x in parts), sum(f["full length"]["mean"] for f in figures) / len(figures)
+
+
+def twins() -> str:
+    """Training in the learned model beside training in its teacher."""
+    groups = load("policies")["groups"]
+    rows = []
+    for group in groups:
+        per_hour = {}
+        twin = [g for g in groups if g["policy"] == group["policy"]]
+        for g in twin:
+            hours = sum(seed["cpu_seconds"] for seed in g["seeds"]) / len(g["seeds"]) / 3600
+            per_hour[g["trained in"]] = over_seeds(g, "warp")[0] / hours
+        mean = over_seeds(group, "warp")[0]
+        wall, cpu = (sum(s[k] for s in group["seeds"]) / len(group["seeds"]) for k in ("wall_seconds", "cpu_seconds"))
+        ratio = f"{per_hour['neural'] / per_hour['warp']:.2f}" if group["trained in"] == "neural" else ""
+        steps = group["seeds"][0]["steps"]
+        row = [group["policy"], f"`{group['trained in']}`", f"{steps / 1e6:.1f} M", f"{wall:.0f} s", f"{cpu:.0f} s"]
+        rows.append([*row, f"{mean:.1f}", f"{per_hour[group['trained in']]:,.0f}", ratio])
+    head = ["policy", "trained in", "steps", "wall", "CPU", "return on `warp`", "return per CPU-hour"]
+    return markdown([*head, "`neural` over `warp`"], rows)
+
+
+def adapters() -> str:
+    """What adapters cost."""
+    rows: dict[tuple[str, str], dict[str, float]] = {}
+    for row in load("adapter_overhead")["rows"]:
+        rows.setdefault((row["env"], row["backend"]), {})[row["adapter"]] = row["ratio"]
+    names = [name for name in next(iter(rows.values())) if name != "native"]
+    body = [[env, f"`{backend}`", *(f"{ratio[n]:.3f}" for n in names)] for (env, backend), ratio in rows.items()]
+    return markdown(["environment", "backend", *names], body)
+
+
 TABLES = {
+    "shipped": shipped,
+    "twins": twins,
+    "adapters": adapters,
     "recorded": recorded,
     "policies": policies,
     "drift": drift,
@@ -162,7 +233,7 @@ def filled(text: str) -> str:
 
 
 if __name__ == "__main__":
-    for document in (ROOT / "README.md", ROOT / "docs" / "learned-dynamics.md"):
+    for document in (ROOT / "README.md", ROOT / "docs" / "learned-dynamics.md", ROOT / "policies" / "README.md"):
         new = filled(document.read_text())
         if "--check" in sys.argv and new != document.read_text():
             sys.exit(f"{document.name} is not what the json files say: run python docs/fill_tables.py")
