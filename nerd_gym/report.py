@@ -38,9 +38,12 @@ def save(c: Comparison, out: Path, video: bool = True, gif: bool = False) -> lis
     with whole(paths[0]) as part:
         part.write_text(json.dumps(facts(c), indent=1) + "\n")
     plot(c, paths[1])
-    films = [out / name for name, wanted in (("compare.mp4", video), ("compare.gif", gif)) if wanted]
-    for path in films:
-        film(c, path)
+    films = []
+    for path, wanted in ((out / "compare.mp4", video), (out / "compare.gif", gif)):
+        path.unlink(missing_ok=True)  # one of an earlier comparison would not belong to this one
+        if wanted:
+            film(c, path)
+            films.append(path)
     page_path = out / "compare.html"
     with whole(page_path) as part:
         part.write_text(page(c.policy, [section(c, out)]))
@@ -261,10 +264,10 @@ def plot(c: Comparison, path: Path) -> None:
     if judged:
         axis = next(free)
         for side in judged:
-            course(axis, side.trust.course, f"{side.label}, where it goes", side.label)
             if side.trust_on_baseline:
                 label = f"{side.label}, where {c.baseline.label} goes"
                 course(axis, side.trust_on_baseline.course, label, c.baseline.label)
+            course(axis, side.trust.course, f"{side.label}, where it goes", side.label)
         axis.set_ylim(-0.03, 1.03)
         axis.axhline(DOUBTED, color="#888888", linewidth=0.8, linestyle=":")
         axis.set_title("trust of the learned model")
@@ -348,12 +351,7 @@ def section(c: Comparison, folder: Path) -> str:
             f'<div class="word" style="color: {SIGNS[v.word]}">{v.word.upper()}</div>'
             f"<b>{escape(label)}</b> against <b>{escape(c.baseline.label)}</b>: {escape(v.sentence)}.</div>"
         )
-    cells = [[f"<th>{escape(text)}</th>" for text in ["", *head]]]
-    body = "".join(f"<tr>{''.join(f'<td>{escape(t)}</td>' for t in row)}</tr>\n" for row in rows)
-    parts.append(
-        f'<h2>Figures</h2>\n<div class="scroll"><table>\n<thead><tr>{"".join(cells[0])}</tr></thead>\n'
-        f"<tbody>\n{body}</tbody>\n</table></div>"
-    )
+    parts.append(f"<h2>Figures</h2>\n{html_table(['', *head], rows)}")
     parts += [f'<p class="small">{escape(line)}</p>' for line in notes(c)]
     parts.append(f'<h2>Plots</h2>\n<img alt="plots" src="{_embedded(folder / "compare.png", "image/png")}">')
     first, second = c.pair
@@ -363,6 +361,13 @@ def section(c: Comparison, folder: Path) -> str:
         parts.append(f'<h2>Film: {what}</h2>\n<video controls loop muted autoplay playsinline src="{source}"></video>')
     parts.append(f"<h2>How this was measured</h2>\n<p>{escape(method(c))}</p>")
     return "\n".join(parts)
+
+
+def html_table(head: list[str], rows: list[list[str]]) -> str:
+    """A table that scrolls if it is too wide."""
+    top = "".join(f"<th>{escape(text)}</th>" for text in head)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>\n" for row in rows)
+    return f'<div class="scroll"><table>\n<thead><tr>{top}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>'
 
 
 def method(c: Comparison) -> str:

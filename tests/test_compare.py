@@ -254,6 +254,7 @@ class Page(HTMLParser):
 
 def test_the_report_is_whole_and_needs_no_network(comparison, tmp_path, capsys):
     (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "compare.mp4").write_text("of an earlier comparison")
     written = comparison.save(tmp_path / "deep", video=False)
     assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == sorted(path.name for path in written)
     text = (tmp_path / "deep" / "compare.html").read_text()
