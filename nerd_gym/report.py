@@ -15,7 +15,7 @@ from torch import Tensor
 
 from . import __version__
 from .bootstrap import Estimate
-from .compare import DOUBTED, Comparison, Side, Trusted, number, percent, quartiles
+from .compare import DOUBTED, Comparison, Side, Trusted, number, percent, plain, quartiles
 from .drift import quiet_env
 from .files import whole
 from .optional import require
@@ -55,7 +55,7 @@ def save(c: Comparison, out: Path, video: bool = True, gif: bool = False) -> lis
 
 def title(c: Comparison) -> str:
     """What was compared."""
-    options = "".join(f", {key}={value}" for key, value in c.options.items())
+    options = "".join(f", {key}={value}" for key, value in plain(c.options).items())
     layout = "" if c.layout == "native" else f", layout {c.layout}"
     return f"{c.policy} on {c.env_id}{options}{layout}: {c.episodes} episodes, seed {c.seed}"
 
@@ -146,7 +146,7 @@ def facts(c: Comparison) -> dict[str, Any]:
         "what": "first episodes of one policy from the same starts on several backends, deterministic actions",
         "nerd_gym": __version__,
         "env": c.env_id,
-        "options": c.options,
+        "options": plain(c.options),
         "policy": c.policy,
         "policy_facts": c.policy_facts,
         "layout": c.layout,
@@ -299,7 +299,7 @@ def film(c: Comparison, path: Path) -> None:
 
     first, second = c.pair
     rows = min(ROWS, c.episodes)
-    env = quiet_env(c.env_id, rows, first.physics.backend, **first.physics.options, **c.options)
+    env = quiet_env(c.env_id, rows, first.physics.backend, **c.options | first.physics.options)
     env.reset(seed=c.seed)  # for the grounds
     everyone = torch.ones(rows, dtype=torch.bool)
     small = path.suffix == ".gif"
