@@ -6,6 +6,7 @@ import base64
 import json
 import math
 from collections.abc import Callable
+from contextlib import ExitStack
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -38,16 +39,16 @@ def save(c: Comparison, out: Path, video: bool = True, gif: bool = False) -> lis
     with whole(paths[0]) as part:
         part.write_text(json.dumps(facts(c), indent=1) + "\n")
     plot(c, paths[1])
-    films = []
-    for path, wanted in ((out / "compare.mp4", video), (out / "compare.gif", gif)):
+    films = {out / "compare.mp4": video, out / "compare.gif": gif}
+    for path in films:
         path.unlink(missing_ok=True)  # one of an earlier comparison would not belong to this one
-        if wanted:
-            film(c, path)
-            films.append(path)
+    wanted = [path for path, yes in films.items() if yes]
+    if wanted:
+        film(c, wanted)
     page_path = out / "compare.html"
     with whole(page_path) as part:
         part.write_text(page(c.policy, [section(c, out)]))
-    return [*paths, *films, page_path]
+    return [*paths, *wanted, page_path]
 
 
 # Text.
@@ -293,8 +294,11 @@ def _short(label: str) -> str:
 # Film.
 
 
-def film(c: Comparison, path: Path) -> None:
-    """The first episodes, one backend in blue and the other over it in orange, at the speed of life."""
+def film(c: Comparison, paths: list[Path]) -> None:
+    """The first episodes, one backend in blue and the other over it in orange, at the speed of life.
+
+    A gif has half the size and half the pictures of an mp4.
+    """
     from .envs.render import overlay
 
     first, second = c.pair
@@ -302,18 +306,24 @@ def film(c: Comparison, path: Path) -> None:
     env = quiet_env(c.env_id, rows, first.physics.backend, **c.options | first.physics.options)
     env.reset(seed=c.seed)  # for the grounds
     everyone = torch.ones(rows, dtype=torch.bool)
-    small = path.suffix == ".gif"
-    stride = max(1, round(1 / (c.step * FPS))) * (2 if small else 1)
+    stride = max(1, round(1 / (c.step * FPS)))
     steps = int(max(side.played.lengths[:rows].max() for side in (first, second)))
     frames = range(0, min(steps, int(SECONDS / c.step)), stride)
-    with VideoWriter(path, 1 / (c.step * stride), QUALITY) as writer:
-        for t in progress(frames, unit="frame", desc=path.name):
+    with ExitStack() as stack:
+        stack.callback(env.close)
+        writers = []
+        for path in paths:
+            coarse = 2 if path.suffix == ".gif" else 1
+            writer = stack.enter_context(VideoWriter(path, 1 / (c.step * stride * coarse), QUALITY))
+            writers.append((writer, coarse))
+        for k, t in enumerate(progress(frames, unit="frame", desc="film")):
             here, there = (side.played.q[min(t, len(side.played.q) - 1), :rows] for side in (first, second))
             env.backend.reset(everyone, here, torch.zeros_like(env.backend.qd))
             text = f"{first.label} blue, {second.label} orange   {(t + 1) * c.step:.2f} s"
             picture = overlay(env, there, rows, text)
-            writer.add(picture[::2, ::2] if small else picture)
-    env.close()
+            for writer, coarse in writers:
+                if k % coarse == 0:
+                    writer.add(picture[::coarse, ::coarse])
 
 
 # Page.
