@@ -32,15 +32,19 @@ class Agent(Protocol):
 
 
 class FunctionAgent:
-    """Any function of observations; if it has a `reset(rows)` of its own, that is called too."""
+    """Any function of observations to actions of a size; a `reset(rows)` of its own is called too."""
 
-    def __init__(self, function: Callable[[Tensor], Any]):
-        self._function, self._reset = function, getattr(function, "reset", None)
+    def __init__(self, function: Callable[[Tensor], Any], size: int):
+        self._function, self._size, self._reset = function, size, getattr(function, "reset", None)
 
     def act(self, obs: Tensor) -> Tensor:
         """[N, obs_size] -> [N, action_size]."""
         with torch.no_grad():
-            return torch.as_tensor(self._function(obs), dtype=torch.float32, device=obs.device)
+            action = torch.as_tensor(self._function(obs), dtype=torch.float32, device=obs.device)
+        if action.shape != (len(obs), self._size):
+            name, wanted = agent_name(self._function), (len(obs), self._size)
+            raise ValueError(f"{name} gives actions of shape {tuple(action.shape)}; they must have {wanted}")
+        return action
 
     def reset(self, rows: Tensor | None = None) -> None:
         """Tell the function, if it wants to know."""
@@ -78,9 +82,11 @@ def load_agent(
     """
     size, device = env.single_action_space.shape[0], env.unwrapped.device
     if not isinstance(source, (str, Path)):
-        agent = source if hasattr(source, "act") and hasattr(source, "reset") else FunctionAgent(_callable(source))
+        agent = (
+            source if hasattr(source, "act") and hasattr(source, "reset") else FunctionAgent(_callable(source), size)
+        )
     elif str(source) == "zero":
-        agent = FunctionAgent(lambda obs: torch.zeros(len(obs), size))
+        agent = FunctionAgent(lambda obs: torch.zeros(len(obs), size), size)
     elif str(source) == "random":
         agent = RandomAgent(size, seed)
     elif Path(source).suffix == ".onnx":
@@ -88,7 +94,7 @@ def load_agent(
     elif Path(source).suffix in FILES:
         agent = Policy.load(source, activation).to(device)
     elif ":" in str(source):
-        agent = FunctionAgent(_imported(str(source)))
+        agent = FunctionAgent(_imported(str(source)), size)
     else:
         raise ValueError(f"unknown agent {str(source)!r}; valid: {VALID}")
     if isinstance(agent, (Policy, OnnxPolicy)):

@@ -127,9 +127,9 @@ class Compare:
             **{key: getattr(self, key) for key in chosen},
         )
         out = self.out or Path("out/compare") / name
+        print(result, end="\n\n")
         written = result.save(out, self.video, self.gif)
-        print(result)
-        print(f"\nwritten to {out}: {', '.join(path.name for path in written)}")
+        print(f"written to {out}: {', '.join(path.name for path in written)}")
 
 
 @dataclass

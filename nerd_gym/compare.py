@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from .agents import agent_name, load_agent
+from .agents import Agent, agent_name, load_agent
 from .backends import parse_backend
 from .backends.base import Backend
 from .bootstrap import Estimate, estimate
@@ -67,7 +68,7 @@ class Side:
 
     physics: Physics
     played: Episodes
-    figures: dict[str, Estimate]
+    figures: dict[str, Estimate] = field(default_factory=dict)
     differences: dict[str, Estimate] = field(default_factory=dict)  # paired, from the baseline's
     errors: dict[str, Tensor] = field(default_factory=dict)  # [T, N] from the baseline's state, NaN unless both run
     trust: Trusted | None = None  # of a learned model in the frames it visits
@@ -155,7 +156,7 @@ def compare(
             those that the robot has.
         episodes: how many, the same starts, goals and grounds on every backend.
         seed: of the starts, and of the resampling.
-        options: of the task.
+        options: of the task, and of every backend that has no value of its own.
         layout: ``reference`` for policies of the published code.
         activation: of an rl-games .pth.
         margin: returns within this part of the baseline's mean count as the same.
@@ -174,60 +175,63 @@ def compare(
     with ExitStack() as stack:
         envs = []
         for p in physics:  # all of them before anything is computed: wrong input is told at once
-            envs.append(episode_env(env_id, episodes, p.backend, layout, **p.options, **options))
+            envs.append(episode_env(env_id, episodes, p.backend, layout, **options | p.options))
             stack.callback(envs[-1].close)
         agent = load_agent(policy, envs[0], activation, seed)
-        native = [env.unwrapped for env in envs]
-        judges = [env.backend if _tells_trust(env.backend) else None for env in native]
-        runs = [*zip(physics, envs, strict=True), (_displaced(physics[0], displaced), envs[0])]
-        horizon, played = native[0].horizon, []
-        bar = stack.enter_context(progress(total=len(runs) * horizon, unit="step", desc=f"compare {env_id}"))
-        for k, (p, env) in enumerate(runs):
-            bar.set_postfix_str(p.label)
-            watch: dict[str, Watch] = {}
-            for j, judge in enumerate(judges):
-                if judge is not None and k in (0, j):
-                    watch |= {f"trust {j}": _trust(judge), f"ratios {j}": _ratios(judge)}
-            away = displaced if k == len(physics) else 0.0
-            played.append(first_episodes(env, agent, seed, away, watch, bar.update))
-            bar.update(horizon - len(played[-1].running))
-        _check_starts(physics, played[:-1])
-        base, robot = played[0], native[0].task.robot
-        sides = []
-        for k, ((p, _), own) in enumerate(zip(runs, played, strict=True)):
-            figures = estimate(quantities(own), resamples, seed)
-            side = Side(p, own, figures)
-            if k:
-                ours, theirs = quantities(base), quantities(own)
-                side.differences = estimate({n: theirs[n].double() - ours[n] for n in ours}, resamples, seed)
-                side.errors = errors_between(robot, base, own)
-            judge = judges[k] if k < len(judges) else None
-            if judge is not None:
-                side.trust = _trusted(own, k, judge.trust.coordinates)
-                side.trust_on_baseline = _trusted(base, k, judge.trust.coordinates) if k else None
-            facts = getattr(native[k].backend, "facts", {}) if k < len(native) else {}
-            side.model = {n: facts[n] for n in ("kind", "robot", "teacher", "seed", "command") if n in facts}
-            sides.append(side)
-    *sides, yardstick = sides
+        sides = _play(physics, envs, agent, seed, displaced)
+    _check_starts(sides[:-1])
+    task = envs[0].unwrapped.task
+    for side in sides:
+        side.figures = estimate(quantities(side.played), resamples, seed)
+        if side is not sides[0]:
+            ours, theirs = quantities(sides[0].played), quantities(side.played)
+            side.differences = estimate({name: theirs[name] - ours[name] for name in ours}, resamples, seed)
+            side.errors = errors_between(task.robot, sides[0].played, side.played)
     comparison = Comparison(
-        env_id,
-        agent_name(policy),
-        dict(getattr(agent, "facts", {})),
-        options,
-        layout,
-        episodes,
-        seed,
-        margin,
-        displaced,
-        resamples,
-        native[0].task.frame_dt * native[0].task.frames,
-        {name: _unit(robot, name) for name in yardstick.errors},
-        sides,
-        yardstick,
+        env_id=env_id,
+        policy=agent_name(policy),
+        policy_facts=dict(getattr(agent, "facts", {})),
+        options=options,
+        layout=layout,
+        episodes=episodes,
+        seed=seed,
+        margin=margin,
+        displaced=displaced,
+        resamples=resamples,
+        step=task.frame_dt * task.frames,
+        units={name: _unit(task.robot, name) for name in sides[-1].errors},
+        sides=sides[:-1],
+        yardstick=sides[-1],
     )
-    for side in sides[1:]:
+    for side in comparison.sides[1:]:
         side.verdict = judge_side(comparison, side)
     return comparison
+
+
+def _play(physics: list[Physics], envs: list[VectorEnv], agent: Agent, seed: int, displaced: float) -> list[Side]:
+    """Episodes on every backend, and at last on the first from displaced starts; with what learned models trust."""
+    label = f"{physics[0].label}, starts displaced by {displaced:g}"
+    runs = [(p, env, 0.0) for p, env in zip(physics, envs, strict=True)]
+    runs.append((replace(physics[0], label=label), envs[0], displaced))
+    judges = {k: env.unwrapped.backend for k, env in enumerate(envs) if _tells_trust(env.unwrapped.backend)}
+    native, sides = envs[0].unwrapped, []
+    with progress(total=len(runs) * native.horizon, unit="step", desc=f"compare {native.spec.id}") as bar:
+        for k, (p, env, away) in enumerate(runs):
+            bar.set_postfix_str(p.label)
+            watch: dict[str, Watch] = {}
+            for j, judge in judges.items():
+                if k in (0, j):
+                    watch |= {f"trust {j}": _trust(judge), f"ratios {j}": _ratios(judge)}
+            played = first_episodes(env, agent, seed, away, watch, bar.update)
+            bar.update(native.horizon - len(played.running))
+            facts = getattr(env.unwrapped.backend, "facts", {})
+            model = {name: facts[name] for name in ("kind", "robot", "teacher", "seed", "command") if name in facts}
+            sides.append(Side(p, played, model=model))
+    for k, judge in judges.items():
+        names = judge.trust.coordinates
+        sides[k].trust = _trusted(sides[k].played, k, names)
+        sides[k].trust_on_baseline = _trusted(sides[0].played, k, names) if k else None
+    return sides
 
 
 def read_backends(texts: Sequence[str]) -> list[Physics]:
@@ -237,11 +241,15 @@ def read_backends(texts: Sequence[str]) -> list[Physics]:
     physics: list[Physics] = []
     for text in texts:
         name, options = parse_backend(text)
-        shown = ",".join(f"{k}={Path(v).name if isinstance(v, str) else v}" for k, v in options.items())
-        label = f"{name}:{shown}" if shown else name
+        label = ":".join([name, ",".join(f"{k}={v}" for k, v in plain(options).items())]).rstrip(":")
         same = sum(p.label.split(" (")[0] == label for p in physics)
         physics.append(Physics(f"{label} ({same + 1})" if same else label, name, options))
     return physics
+
+
+def plain(options: dict[str, Any]) -> dict[str, Any]:
+    """Options with files called by their names."""
+    return {name: Path(v).name if isinstance(v, (str, Path)) else v for name, v in options.items()}
 
 
 def quantities(played: Episodes) -> dict[str, Tensor]:
@@ -288,11 +296,11 @@ def judge_side(c: Comparison, side: Side) -> Verdict:
         words += f", {episodes_to_decide(difference, limit, c.episodes)} would decide"
     worse = [name for name in side.errors if not side.error(name) <= c.yardstick.error(name)]
     motion = "differ" if worse else "agree"
-    shown = worse or list(side.errors)
+    named = worse or list(side.errors)
     words += f"; motion {VERBS[motion][1]}: median error of "
-    words += ", ".join(f"{name} {number(side.error(name), 2)} {c.units[name]}" for name in shown)
+    words += ", ".join(f"{name} {number(side.error(name), 2)} {c.units[name]}" for name in named)
     words += f"; starts displaced by {c.displaced:g} give "
-    words += ", ".join(number(c.yardstick.error(name), 2) for name in shown)
+    words += ", ".join(number(c.yardstick.error(name), 2) for name in named)
     both = {returns, motion}
     word = "differ" if "differ" in both else "undecided" if "undecided" in both else "agree"
     return Verdict(returns, motion, word, words)
@@ -319,15 +327,11 @@ def episodes_to_decide(difference: Estimate, limit: float, episodes: int) -> str
     return f"about {float(f'{needed:.2g}'):,.0f} episodes"
 
 
-def _displaced(physics: Physics, size: float) -> Physics:
-    return Physics(f"{physics.label}, starts displaced by {size:g}", physics.backend, physics.options)
-
-
-def _check_starts(physics: list[Physics], played: list[Episodes]) -> None:
-    for p, own in zip(physics, played, strict=True):
-        for name, value in own.start.items():
-            if not torch.equal(value, played[0].start[name]):
-                raise RuntimeError(f"the starts of {p.label} and {physics[0].label} differ in {name}")
+def _check_starts(sides: list[Side]) -> None:
+    for side in sides:
+        for name, value in side.played.start.items():
+            if not torch.equal(value, sides[0].played.start[name]):
+                raise RuntimeError(f"the starts of {side.label} and {sides[0].label} differ in {name}")
 
 
 def _tells_trust(backend: Backend) -> bool:

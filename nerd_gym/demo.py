@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .compare import Comparison, compare, number, percent
 from .files import whole
-from .report import aligned, page, section, verdict_lines
+from .report import aligned, html_table, page, section, verdict_lines
 
 POLICIES = Path(__file__).parent.parent / "policies"  # beside the package in a checkout
 # Environment, policy, backends: the first is the baseline.
@@ -45,7 +45,8 @@ def run_demo(
         + ", ".join(f"{escape(label)} <b>{v.word}</b>" for label, v in c.verdicts.items())
         for c, folder in zip(comparisons, folders, strict=True)
     ]
-    first = f"<h1>Does a policy behave the same in another simulator?</h1>\n<ul>{''.join(links)}</ul>"
+    head = "<h1>Does a policy behave the same in another simulator?</h1>"
+    first = f"{head}\n<ul>{''.join(links)}</ul>\n{html_table(HEAD, rows)}"
     parts = [section(c, folder) for c, folder in zip(comparisons, folders, strict=True)]
     with whole(out / "demo.html") as part:
         part.write_text(page("demo", [first, *parts]))

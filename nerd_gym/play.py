@@ -41,10 +41,10 @@ def play(
     native = env.unwrapped
     steps = steps or native.horizon
     env = statistics = RecordEpisodeStatistics(env)
-    if video is not None:
-        env = RecordVideo(env, video)
     env = in_layout(env, layout)
     player = load_agent(agent, env, activation, seed)
+    if video is not None:
+        env = RecordVideo(env, video)
     returns, lengths, falls, diverged = [], [], 0, 0
     obs, _ = env.reset(seed=seed)
     try:

@@ -6,6 +6,7 @@ import base64
 import json
 import math
 from collections.abc import Callable
+from contextlib import ExitStack
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from . import __version__
 from .bootstrap import Estimate
-from .compare import DOUBTED, Comparison, Side, Trusted, number, percent, quartiles
+from .compare import DOUBTED, Comparison, Side, Trusted, number, percent, plain, quartiles
 from .drift import quiet_env
 from .files import whole
 from .optional import require
@@ -38,13 +39,16 @@ def save(c: Comparison, out: Path, video: bool = True, gif: bool = False) -> lis
     with whole(paths[0]) as part:
         part.write_text(json.dumps(facts(c), indent=1) + "\n")
     plot(c, paths[1])
-    films = [out / name for name, wanted in (("compare.mp4", video), ("compare.gif", gif)) if wanted]
+    films = {out / "compare.mp4": video, out / "compare.gif": gif}
     for path in films:
-        film(c, path)
+        path.unlink(missing_ok=True)  # one of an earlier comparison would not belong to this one
+    wanted = [path for path, yes in films.items() if yes]
+    if wanted:
+        film(c, wanted)
     page_path = out / "compare.html"
     with whole(page_path) as part:
         part.write_text(page(c.policy, [section(c, out)]))
-    return [*paths, *films, page_path]
+    return [*paths, *wanted, page_path]
 
 
 # Text.
@@ -52,7 +56,7 @@ def save(c: Comparison, out: Path, video: bool = True, gif: bool = False) -> lis
 
 def title(c: Comparison) -> str:
     """What was compared."""
-    options = "".join(f", {key}={value}" for key, value in c.options.items())
+    options = "".join(f", {key}={value}" for key, value in plain(c.options).items())
     layout = "" if c.layout == "native" else f", layout {c.layout}"
     return f"{c.policy} on {c.env_id}{options}{layout}: {c.episodes} episodes, seed {c.seed}"
 
@@ -143,7 +147,7 @@ def facts(c: Comparison) -> dict[str, Any]:
         "what": "first episodes of one policy from the same starts on several backends, deterministic actions",
         "nerd_gym": __version__,
         "env": c.env_id,
-        "options": c.options,
+        "options": plain(c.options),
         "policy": c.policy,
         "policy_facts": c.policy_facts,
         "layout": c.layout,
@@ -261,10 +265,10 @@ def plot(c: Comparison, path: Path) -> None:
     if judged:
         axis = next(free)
         for side in judged:
-            course(axis, side.trust.course, f"{side.label}, where it goes", side.label)
             if side.trust_on_baseline:
                 label = f"{side.label}, where {c.baseline.label} goes"
                 course(axis, side.trust_on_baseline.course, label, c.baseline.label)
+            course(axis, side.trust.course, f"{side.label}, where it goes", side.label)
         axis.set_ylim(-0.03, 1.03)
         axis.axhline(DOUBTED, color="#888888", linewidth=0.8, linestyle=":")
         axis.set_title("trust of the learned model")
@@ -290,27 +294,36 @@ def _short(label: str) -> str:
 # Film.
 
 
-def film(c: Comparison, path: Path) -> None:
-    """The first episodes, one backend in blue and the other over it in orange, at the speed of life."""
+def film(c: Comparison, paths: list[Path]) -> None:
+    """The first episodes, one backend in blue and the other over it in orange, at the speed of life.
+
+    A gif has half the size and half the pictures of an mp4.
+    """
     from .envs.render import overlay
 
     first, second = c.pair
     rows = min(ROWS, c.episodes)
-    env = quiet_env(c.env_id, rows, first.physics.backend, **first.physics.options, **c.options)
+    env = quiet_env(c.env_id, rows, first.physics.backend, **c.options | first.physics.options)
     env.reset(seed=c.seed)  # for the grounds
     everyone = torch.ones(rows, dtype=torch.bool)
-    small = path.suffix == ".gif"
-    stride = max(1, round(1 / (c.step * FPS))) * (2 if small else 1)
+    stride = max(1, round(1 / (c.step * FPS)))
     steps = int(max(side.played.lengths[:rows].max() for side in (first, second)))
     frames = range(0, min(steps, int(SECONDS / c.step)), stride)
-    with VideoWriter(path, 1 / (c.step * stride), QUALITY) as writer:
-        for t in progress(frames, unit="frame", desc=path.name):
+    with ExitStack() as stack:
+        stack.callback(env.close)
+        writers = []
+        for path in paths:
+            coarse = 2 if path.suffix == ".gif" else 1
+            writer = stack.enter_context(VideoWriter(path, 1 / (c.step * stride * coarse), QUALITY))
+            writers.append((writer, coarse))
+        for k, t in enumerate(progress(frames, unit="frame", desc="film")):
             here, there = (side.played.q[min(t, len(side.played.q) - 1), :rows] for side in (first, second))
             env.backend.reset(everyone, here, torch.zeros_like(env.backend.qd))
             text = f"{first.label} blue, {second.label} orange   {(t + 1) * c.step:.2f} s"
             picture = overlay(env, there, rows, text)
-            writer.add(picture[::2, ::2] if small else picture)
-    env.close()
+            for writer, coarse in writers:
+                if k % coarse == 0:
+                    writer.add(picture[::coarse, ::coarse])
 
 
 # Page.
@@ -348,12 +361,7 @@ def section(c: Comparison, folder: Path) -> str:
             f'<div class="word" style="color: {SIGNS[v.word]}">{v.word.upper()}</div>'
             f"<b>{escape(label)}</b> against <b>{escape(c.baseline.label)}</b>: {escape(v.sentence)}.</div>"
         )
-    cells = [[f"<th>{escape(text)}</th>" for text in ["", *head]]]
-    body = "".join(f"<tr>{''.join(f'<td>{escape(t)}</td>' for t in row)}</tr>\n" for row in rows)
-    parts.append(
-        f'<h2>Figures</h2>\n<div class="scroll"><table>\n<thead><tr>{"".join(cells[0])}</tr></thead>\n'
-        f"<tbody>\n{body}</tbody>\n</table></div>"
-    )
+    parts.append(f"<h2>Figures</h2>\n{html_table(['', *head], rows)}")
     parts += [f'<p class="small">{escape(line)}</p>' for line in notes(c)]
     parts.append(f'<h2>Plots</h2>\n<img alt="plots" src="{_embedded(folder / "compare.png", "image/png")}">')
     first, second = c.pair
@@ -363,6 +371,13 @@ def section(c: Comparison, folder: Path) -> str:
         parts.append(f'<h2>Film: {what}</h2>\n<video controls loop muted autoplay playsinline src="{source}"></video>')
     parts.append(f"<h2>How this was measured</h2>\n<p>{escape(method(c))}</p>")
     return "\n".join(parts)
+
+
+def html_table(head: list[str], rows: list[list[str]]) -> str:
+    """A table that scrolls if it is too wide."""
+    top = "".join(f"<th>{escape(text)}</th>" for text in head)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>\n" for row in rows)
+    return f'<div class="scroll"><table>\n<thead><tr>{top}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>'
 
 
 def method(c: Comparison) -> str:

@@ -53,7 +53,9 @@ def test_functions_are_imported_by_name_and_by_file(cartpole, tmp_path):
     (tmp_path / "mine.py").write_text("import torch\n\n\ndef act(obs):\n    return 2 * obs[:, :1]\n")
     obs = torch.randn(4, 4)
     assert torch.equal(load_agent(f"{tmp_path}/mine.py:act", cartpole).act(obs), 2 * obs[:, :1])
-    assert torch.equal(load_agent("torch:sin", cartpole).act(obs), torch.sin(obs))
+    assert torch.equal(load_agent("torch:sin", cartpole).act(obs[:, :1]), torch.sin(obs[:, :1]))
+    with pytest.raises(ValueError, match=r"sin gives actions of shape \(4, 4\); they must have \(4, 1\)"):
+        load_agent("torch:sin", cartpole).act(obs)
     with pytest.raises(ValueError, match="torch has no function 'nothing'"):
         load_agent("torch:nothing", cartpole)
     with pytest.raises(FileNotFoundError, match=r"no python file at .*yours.py"):

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import torch
 from nerd_gym.agents import load_agent
 from nerd_gym.bootstrap import Estimate, estimate
 from nerd_gym.cli import main
-from nerd_gym.compare import compare, episodes_to_decide, read_backends
+from nerd_gym.compare import compare, episodes_to_decide, judge_side, read_backends
 from nerd_gym.demo import run_demo
 from nerd_gym.drift import state_error
 from nerd_gym.dynamics.checkpoint import PRETRAINED, load_model, save_model
@@ -22,6 +23,7 @@ from nerd_gym.registration import ENVS
 
 from .conftest import REFERENCE, make_vec, random_state, robot
 from .test_agents import linear_policy
+from .test_policies import recurrent_policy
 
 CARTPOLE = "NeRD/Cartpole-v0"
 
@@ -163,6 +165,37 @@ def test_a_learned_model_agrees_with_its_teacher(comparison):
     assert side.trust_on_baseline.doubted == pytest.approx(side.trust.doubted, abs=0.02)
 
 
+@pytest.mark.parametrize(
+    ("interval", "word"),
+    [
+        ((0.0, -0.9, 0.9), "agree"),
+        ((2.0, 1.1, 3.0), "differ"),
+        ((-2.0, -3.0, -1.1), "differ"),
+        ((0.9, 0.5, 1.2), "undecided"),
+        ((-0.9, -1.2, -0.5), "undecided"),
+    ],
+)
+def test_returns_are_judged_by_their_interval(comparison, interval, word):
+    """Given in margins."""
+    limit = comparison.margin * comparison.baseline.figures["return"].mean
+    side = replace(comparison.sides[1], differences={"return": Estimate(*(limit * x for x in interval))})
+    verdict = judge_side(comparison, side)
+    assert verdict.returns == verdict.word == word and verdict.motion == "agree"
+    assert ("episodes would decide" in verdict.sentence) == (word == "undecided")
+
+
+def test_motion_is_judged_by_the_yardstick(comparison):
+    for factor, word in ((1.0, "agree"), (1.01, "differ")):
+        errors = {name: factor * error for name, error in comparison.yardstick.errors.items()}
+        verdict = judge_side(comparison, replace(comparison.sides[2], errors=errors))
+        assert verdict.motion == verdict.word == word and verdict.returns == "agree"
+
+
+def test_what_a_policy_remembers_of_one_backend_is_forgotten_on_the_next():
+    result = compare(CARTPOLE, recurrent_policy(obs_size=4, action_size=1), ["mujoco", "mujoco"], episodes=8)
+    assert torch.equal(result.sides[0].played.q, result.sides[1].played.q)
+
+
 def test_a_wrong_model_differs(tmp_path):
     """Masses and inertias off by 30 %."""
     tensors, facts = load_model(PRETRAINED / "cartpole-warp.safetensors", robot("cartpole"))
@@ -254,6 +287,7 @@ class Page(HTMLParser):
 
 def test_the_report_is_whole_and_needs_no_network(comparison, tmp_path, capsys):
     (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "compare.mp4").write_text("of an earlier comparison")
     written = comparison.save(tmp_path / "deep", video=False)
     assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == sorted(path.name for path in written)
     text = (tmp_path / "deep" / "compare.html").read_text()
