@@ -31,6 +31,7 @@ DOUBTED = 0.5  # trust below this is counted
 OUTSIDE = 1.01  # times the training range: its end is the largest sample, and a force at its limit is a hair beyond
 FEWEST = 8  # episodes that an interval can be told from
 MILLION = 1_000_000
+MODEL_FACTS = ("kind", "robot", "teacher", "seed", "command", "hash")
 VERBS = {"agree": ("agree", "agrees"), "differ": ("differ", "differs"), "undecided": ("are undecided", "is undecided")}
 
 
@@ -225,7 +226,7 @@ def _play(physics: list[Physics], envs: list[VectorEnv], agent: Agent, seed: int
             played = first_episodes(env, agent, seed, away, watch, bar.update)
             bar.update(native.horizon - len(played.running))
             facts = getattr(env.unwrapped.backend, "facts", {})
-            model = {name: facts[name] for name in ("kind", "robot", "teacher", "seed", "command") if name in facts}
+            model = {name: facts[name] for name in MODEL_FACTS if name in facts}
             sides.append(Side(p, played, model=model))
     for k, judge in judges.items():
         names = judge.trust.coordinates

@@ -43,14 +43,13 @@ def environment_facts(env: VectorEnv) -> Facts:
         "robot": robot.name,
         "robot_hash": robot.hash,
         "joint_names": list(robot.joint_names),
+        "actuation": task.actuation,
         "frame_dt": task.frame_dt,
         "frames_per_action": task.frames,
         "horizon": native.horizon,
     }
-    if hasattr(task, "action_scale"):
-        facts["action_scale"] = task.action_scale
     if hasattr(backend, "facts"):  # of a learned model
-        facts["dynamics"] = {name: backend.facts.get(name) for name in ("kind", "teacher", "seed", "command")}
+        facts["dynamics"] = {name: backend.facts.get(name) for name in ("kind", "teacher", "seed", "command", "hash")}
     return facts
 
 

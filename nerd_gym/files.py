@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,6 +44,11 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
     except SafetensorError as error:
         raise ValueError(f"{path} is not a safetensors file, or is damaged: {error}") from error
+
+
+def file_hash(path: Path) -> str:
+    """Sixteen hex digits that tell a file's content from any other."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

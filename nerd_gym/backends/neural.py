@@ -11,6 +11,7 @@ from torch import Tensor
 from ..dynamics.checkpoint import packaged_model
 from ..dynamics.model import Motion, open_model
 from ..dynamics.trust import Trust
+from ..files import file_hash
 from ..robots.contacts import Contacts
 from ..robots.model import RobotModel
 from .base import Backend, Frame
@@ -41,9 +42,9 @@ class NeuralBackend(Backend):
         threads: int | None = None,
     ):
         super().__init__(robot, num_envs, device)
-        path = packaged_model(robot, teacher) if model is None else model
+        path = Path(packaged_model(robot, teacher) if model is None else model)
         self.model, tensors = open_model(path, robot, self.device, threads)
-        self.facts = self.model.facts
+        self.facts = self.model.facts | {"hash": file_hash(path)}
         self.substeps = self.model.substeps
         self.history = self.model.new_history(num_envs)
         self.trust = Trust(robot, tensors, self.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -50,6 +50,10 @@ class Ant(Task):
         self._start = self.tensor([0, 0, 1])
         self._start_spread = self.tensor([0.2, 0.2, 0.1])
         self._pose = self.tensor([0, 1, 0, -1, 0, -1, 0, 1])
+
+    @property
+    def actuation(self) -> dict[str, Any]:
+        return {"kind": "force", "scale": self.gain, "unit": "N m"}
 
     def initial_state(self, rng: EnvRandom) -> tuple[Tensor, Tensor]:
         position = self._start + rng.centred(self._start_spread, 3)

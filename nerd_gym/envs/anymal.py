@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -61,6 +61,13 @@ class Anymal(Task):
         names = robot.candidates.names
         keep = [k for k, name in enumerate(names) if not name.endswith("_foot")]
         self._must_not_touch = torch.tensor(keep, device=self.device)
+
+    @property
+    def actuation(self) -> dict[str, Any]:
+        spring = {"stiffness": self.stiffness, "pose": list(DEFAULT_POSE)}
+        if self.config.control == "position":
+            return {"kind": "position", "scale": self.action_scale, "unit": "rad", "damping": self.damping, **spring}
+        return {"kind": "force", "scale": list(TORQUE_GAIN), "unit": "N m", **spring}
 
     def initial_state(self, rng: EnvRandom) -> tuple[Tensor, Tensor]:
         n = rng.num_envs

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -28,6 +30,10 @@ class Cartpole(Task):
     action_size = 1
     obs_size = 4
     gain = 1500.0  # N
+
+    @property
+    def actuation(self) -> dict[str, Any]:
+        return {"kind": "force", "scale": self.gain, "unit": "N"}
 
     def initial_state(self, rng: EnvRandom) -> tuple[Tensor, Tensor]:
         return rng.centred(self.tensor([1.0, torch.pi]), 2), rng.centred(1.0, 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -58,6 +58,13 @@ class Franka(Task):
         self._damping = self.tensor(DAMPING)
         self._limit = self.tensor(TORQUE_LIMIT)
         self._low, self._high = self.tensor(TARGET_LOW), self.tensor(TARGET_HIGH)
+
+    @property
+    def actuation(self) -> dict[str, Any]:
+        if self.config.control == "torque":
+            return {"kind": "force", "scale": list(TORQUE_LIMIT), "unit": "N m"}
+        gains = {"stiffness": list(STIFFNESS), "damping": list(DAMPING), "limit": list(TORQUE_LIMIT)}
+        return {"kind": "displacement", "scale": self.reach_per_action, "unit": "rad", **gains}
 
     def initial_state(self, rng: EnvRandom) -> tuple[Tensor, Tensor]:
         q = self._start + rng.centred(0.125, 7)

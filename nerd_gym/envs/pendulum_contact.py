@@ -61,6 +61,10 @@ class PendulumContact(Task):
         super().__init__(robot, config, device)
         self._plane = None if _is_random(config.ground) else tuple(map(self.tensor, _plane(config.ground)))
 
+    @property
+    def actuation(self) -> dict[str, Any]:
+        return {"kind": "force", "scale": self.gain, "unit": "N m"}
+
     def initial_state(self, rng: EnvRandom) -> tuple[Tensor, Tensor]:
         first = rng.centred(math.pi, 1)
         second = rng.uniform(-first, math.pi - first, 1)  # so that the second link points upwards

@@ -75,6 +75,12 @@ class Task(ABC):
         """Seconds in a frame."""
         return self.robot.frame_dt
 
+    @property
+    @abstractmethod
+    def actuation(self) -> dict[str, Any]:
+        """What an action of 1 means, for whoever brings a policy to a real robot: kind, scale (one number, or one per
+        joint), unit, and gains if there are any."""
+
     def tensor(self, values: Any) -> Tensor:
         """A float32 constant on the task's device."""
         return torch.as_tensor(values, dtype=torch.float32, device=self.device)
