@@ -1,0 +1,57 @@
+"""The policies that come with the project do what the project says of them."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import gymnasium
+import pytest
+
+from nerd_gym.conversions import environment_facts
+from nerd_gym.policies import Policy
+from nerd_gym.rl.evaluate import evaluate, trained_for
+
+FOLDER = Path(__file__).parent.parent / "policies"
+FILES = sorted(FOLDER.glob("*/*.safetensors"))
+# Mean return on warp that no shipped policy is below, with 32 episodes.
+LEAST = {"cartpole": 1100, "pendulum_contact": 260, "franka": 86, "ant": 2400, "anymal": 1250}
+
+
+def name(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+def test_every_robot_has_a_policy():
+    assert {path.parent.name for path in FILES} == set(LEAST)
+    learned = [p for p in FILES if "-neural-" in p.stem]
+    assert len(learned) == 12 and all((p.parent / p.name.replace("-neural-", "-warp-")).exists() for p in learned)
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_facts_are_those_of_the_environment(path):
+    facts = Policy.load(path).facts
+    env_id, backend, options = trained_for(path)
+    env = gymnasium.make_vec(env_id, num_envs=1, backend=backend, array="torch", **options)
+    now = environment_facts(env)
+    env.close()
+    assert {key: facts.get(key) for key in now if key != "options"} == {k: v for k, v in now.items() if k != "options"}
+    assert path.stem.endswith(f"-{backend}-seed{facts['seed']}")
+    assert facts["command"].startswith(f"nerd-gym rl train {env_id} --lib ")
+    curve = list(csv.DictReader(path.with_suffix(".csv").open()))
+    assert int(curve[-1]["steps"]) == facts["steps"]
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if p.stem.endswith("seed0")], ids=name)
+def test_it_moves_well(path):
+    (row,) = evaluate([path], ["warp"], episodes=32, seed=2000)
+    assert row["return"]["mean"] >= LEAST[path.parent.name]
+    assert row["diverged"]["mean"] == 0
+    if path.parent.name in ("ant", "anymal"):
+        assert row["full length"]["mean"] >= 0.9
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if "-neural-seed0" in p.stem], ids=name)
+def test_it_does_as_well_in_the_learned_model_as_in_the_simulator(path):
+    learned, simulated = (row["return"]["mean"] for row in evaluate([path], ["neural", "warp"], episodes=32, seed=2000))
+    assert learned == pytest.approx(simulated, rel=0.02)
