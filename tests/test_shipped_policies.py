@@ -7,6 +7,7 @@ from pathlib import Path
 
 import gymnasium
 import pytest
+import torch
 
 from nerd_gym.conversions import environment_facts
 from nerd_gym.policies import Policy
@@ -49,6 +50,24 @@ def test_it_moves_well(path):
     assert row["diverged"]["mean"] == 0
     if path.parent.name in ("ant", "anymal"):
         assert row["full length"]["mean"] >= 0.9
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if p.stem.endswith("warp-seed0")], ids=name)
+def test_onnx_gives_the_same_actions_on_visited_observations(path, tmp_path):
+    pytest.importorskip("onnxruntime")
+    from nerd_gym.export import OnnxPolicy, export_onnx
+
+    policy = Policy.load(path)
+    export_onnx(policy, tmp_path / "policy.onnx")
+    exported = OnnxPolicy.load(tmp_path / "policy.onnx")
+    env_id, _, options = trained_for(path)
+    env = gymnasium.make_vec(env_id, num_envs=8, backend="warp", array="torch", **options)
+    obs, _ = env.reset(seed=0)
+    for _ in range(125):  # 1,000 observations
+        action = policy.act(obs)
+        assert torch.allclose(exported.act(obs), action, rtol=0, atol=1e-5)
+        obs, *_ = env.step(action)
+    env.close()
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if "-neural-seed0" in p.stem], ids=name)

@@ -199,7 +199,8 @@ def _seed(seed: int) -> None:
 def _random_state() -> dict[str, Any]:
     kind, keys, position, has_gauss, gauss = np.random.get_state()
     numpy_state = [kind, torch.as_tensor(keys.astype(np.int64)), position, has_gauss, gauss]
-    return {"python": random.getstate(), "numpy": numpy_state, "torch": torch.get_rng_state()}
+    devices = torch.cuda.get_rng_state_all()  # none without CUDA
+    return {"python": random.getstate(), "numpy": numpy_state, "torch": torch.get_rng_state(), "cuda": devices}
 
 
 def _set_random_state(state: dict[str, Any]) -> None:
@@ -207,3 +208,4 @@ def _set_random_state(state: dict[str, Any]) -> None:
     kind, keys, *rest = state["numpy"]
     np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))
     torch.set_rng_state(state["torch"])
+    torch.cuda.set_rng_state_all(state["cuda"])
