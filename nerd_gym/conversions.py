@@ -35,7 +35,8 @@ def environment_facts(env: VectorEnv) -> Facts:
     native = torch_env(env)
     task, backend, robot = native.task, native.backend, native.task.robot
     given = native.spec.kwargs if native.spec else {}
-    options = asdict(task.config) | {name: given[name] for name in backend.options if name in given}
+    told = [name for name in backend.options if name in given and name != "threads"]  # which changes nothing
+    options = asdict(task.config) | {name: given[name] for name in told}
     facts = {
         "env": native.spec.id if native.spec else None,
         "options": {name: Path(v).name if isinstance(v, Path) else v for name, v in options.items()},
