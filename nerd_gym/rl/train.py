@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import pickle
 import random
 import time
 from contextlib import redirect_stdout
@@ -66,7 +67,7 @@ def train(plan: Plan, out: Path) -> dict[str, Any]:
     if finished.exists():
         print(f"{out} is finished; another --seed or --out begins a new run")
         return Policy.load(finished).facts
-    saved = torch.load(checkpoint, weights_only=True) if checkpoint.exists() else None
+    saved = _read_checkpoint(checkpoint) if checkpoint.exists() else None
     _seed(plan.seed)
     env = gymnasium.make_vec(
         plan.env_id,
@@ -83,7 +84,7 @@ def train(plan: Plan, out: Path) -> dict[str, Any]:
         trainer = kind(_scaled(monitor, plan.run.reward_scale), plan.config, log, plan.seed, plan.run.steps)
         with whole(out / NOTE) as part:  # now that everything could be made
             part.write_text(json.dumps(plan.asked(), indent=1) + "\n")
-        run = _Progress(plan, out, monitor, trainer, saved)
+        run = _Progress(out, monitor, trainer, saved)
         if saved:
             trainer.load(saved["trainer"])
             _set_random_state(saved["random"])
@@ -113,8 +114,8 @@ def train(plan: Plan, out: Path) -> dict[str, Any]:
 class _Progress:
     """Where a run stands: its counters, curve and checkpoints."""
 
-    def __init__(self, plan: Plan, out: Path, monitor: Monitor, trainer: Trainer, saved: dict[str, Any] | None = None):
-        self._plan, self._out, self._monitor, self._trainer = plan, out, monitor, trainer
+    def __init__(self, out: Path, monitor: Monitor, trainer: Trainer, saved: dict[str, Any] | None = None):
+        self._out, self._monitor, self._trainer = out, monitor, trainer
         self.iterations = saved["iterations"] if saved else 0
         self.curve: list[dict[str, float]] = saved["curve"] if saved else []
         self._before = tuple(self.curve[-1][name] if self.curve else 0.0 for name in ("seconds", "cpu_seconds"))
@@ -172,6 +173,13 @@ class _Progress:
 
 def _short(value: float) -> float | str:
     return value if isinstance(value, int) else f"{value:.6g}"
+
+
+def _read_checkpoint(path: Path) -> dict[str, Any]:
+    try:
+        return torch.load(path, weights_only=True)
+    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise ValueError(f"{path} is damaged; remove it to begin the run anew: {error}") from error
 
 
 def _check_folder(out: Path, plan: Plan) -> None:

@@ -94,6 +94,17 @@ def test_a_finished_run_is_left_alone_and_a_folder_belongs_to_one_plan(tmp_path,
     assert [p.name for p in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
 
+def test_a_damaged_checkpoint_is_told(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(run, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(Policy, "from_rl_games", None)  # so that the run ends before its policy is written
+    with pytest.raises(TypeError):
+        train(tmp_path / "run", "rl-games", steps=1)
+    checkpoint = tmp_path / "run" / "checkpoint.pt"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
+    assert main([*WORDS, "--steps", "1", "--out", str(tmp_path / "run")]) == 2
+    assert "checkpoint.pt is damaged; remove it" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
