@@ -30,48 +30,48 @@ class Args:
 
     num_envs: int = 512
     """Batch size."""
-    repeats: int = 15
-    """Interleaved repeats; each ratio is the median of those within a repeat."""
-    seconds: float = 0.5
-    """Length of a repeat."""
+    repeats: int = 100
+    """Interleaved repeats; a ratio is the median of those within a repeat."""
+    seconds: float = 0.06
+    """Length of a repeat, short, so that a slow spell of the machine hits all alike."""
     out: Path = RESULT
     """Where to write the json."""
 
 
-def subject(name: str, env_id: str, backend: str, num_envs: int) -> Subject:
-    """The environment under random actions, through an adapter or as it is."""
+def subjects(env_id: str, backend: str, num_envs: int) -> dict[str, Subject]:
+    """One environment under random actions, as it is and through every adapter."""
     env = gymnasium.make_vec(env_id, num_envs=num_envs, backend=backend, array="torch")
     generator = torch.Generator().manual_seed(0)
-    actions = [2 * torch.rand(env.action_space.shape, generator=generator) - 1 for _ in range(16)]
-    if name == "sb3":
-        actions = [action.numpy() for action in actions]
+    tensors = [2 * torch.rand(env.action_space.shape, generator=generator) - 1 for _ in range(16)]
     env.reset(seed=0)
-    adapter = env if ADAPTERS[name] is None else ADAPTERS[name](env)
-    turns = cycle(actions)
+    made = {}
+    for name, kind in ADAPTERS.items():
+        adapter = env if kind is None else kind(env)
+        turns = cycle([t.numpy() for t in tensors] if name == "sb3" else tensors)
 
-    def step() -> None:
-        adapter.step(next(turns))
+        def step(adapter=adapter, turns=turns) -> None:
+            adapter.step(next(turns))
 
-    if name == "rsl-rl":
-        step = torch.inference_mode()(step)  # as its runner calls it
-    for _ in range(10):
-        step()
-    return Subject({"env": env_id, "backend": backend, "adapter": name}, step, num_envs, 1)
+        # rsl_rl's runner calls it in inference mode.
+        made[name] = Subject({"adapter": name}, torch.inference_mode()(step) if name == "rsl-rl" else step, num_envs, 1)
+        made[name].run(0.2)
+        made[name].rates.clear()
+    return made
 
 
 def main(args: Args) -> None:
     rows = []
     for env_id, backend in CASES:
-        subjects = {name: subject(name, env_id, backend, args.num_envs) for name in ADAPTERS}
-        time_interleaved(list(subjects.values()), args.repeats, args.seconds)
-        native = subjects["native"].rates
-        for name, timed in subjects.items():
-            ratio = median(rate / base for rate, base in zip(timed.rates, native))
+        timed = subjects(env_id, backend, args.num_envs)
+        time_interleaved(list(timed.values()), args.repeats, args.seconds)
+        native = timed["native"].rates
+        for name, subject in timed.items():
+            ratio, rate = median(r / base for r, base in zip(subject.rates, native)), median(subject.rates)
             rows.append({"env": env_id, "backend": backend, "adapter": name, "num_envs": args.num_envs})
-            rows[-1] |= {"env_steps_per_s": round(median(timed.rates)), "ratio": round(ratio, 3)}
-            print(f"{env_id:20s}{backend:10s}{name:10s}{median(timed.rates):12,.0f} env-steps/s{ratio:8.3f}")
+            rows[-1] |= {"env_steps_per_s": round(rate), "ratio": round(ratio, 3)}
+            print(f"{env_id:20s}{backend:10s}{name:10s}{rate:12,.0f} env-steps/s{ratio:8.3f}")
     save(args.out, {"what": "env-steps/s through each adapter over the native environment, one run", "rows": rows})
-    print(f"written: {args.out}")
+    print(f"written: {args.out.name}")
 
 
 if __name__ == "__main__":

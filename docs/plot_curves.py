@@ -30,8 +30,9 @@ def curves() -> dict[str, dict[str, list[tuple[list[float], list[float]]]]]:
 
 def main() -> None:
     panels = curves()
-    figure, axes = pyplot.subplots(1, len(panels), figsize=(3.0 * len(panels), 2.8), squeeze=False)
-    for axis, (name, backends) in zip(axes[0], panels.items()):
+    columns = 3
+    figure, axes = pyplot.subplots(-(-len(panels) // columns), columns, figsize=(9, 5.2), squeeze=False)
+    for axis, (name, backends) in zip(axes.flat, panels.items()):
         for backend, seeds in backends.items():
             for k, (steps, returns) in enumerate(seeds):
                 label = None if k else f"in {backend}"
@@ -41,7 +42,8 @@ def main() -> None:
         axis.tick_params(labelsize=7)
         axis.grid(alpha=0.3)
         axis.legend(fontsize=7, loc="lower right")
-    axes[0, 0].set_ylabel("return while exploring", fontsize=8)
+    for axis in axes[:, 0]:
+        axis.set_ylabel("return while exploring", fontsize=8)
     figure.tight_layout()
     figure.savefig(ROOT / "docs" / "training.png", dpi=110)
 

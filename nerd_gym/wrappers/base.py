@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -24,10 +25,35 @@ def torch_env(env: VectorEnv) -> NerdVectorEnv:
 
 def time_outs(terminated: Tensor, truncated: Tensor) -> Tensor:
     """[N] bool: episodes that were cut short, whose value goes on. One that failed on its last step is none."""
-    return truncated & ~terminated
+    return truncated > terminated
 
 
-def step_means(native: NerdVectorEnv, info: dict[str, Any]) -> dict[str, Tensor]:
-    """Means over the batch, for a library's log: each reward term, and how many rows diverged."""
-    means = {f"reward/{name}": mean for name, mean in zip(native.reward_terms, info["reward_terms"].mean(0))}
-    return means | {"step/diverged": info["diverged"].float().mean()}
+class StepMeans(MutableMapping):
+    """Means over the batch, for a library's log: each reward term, and how many rows diverged.
+
+    They are worked out when somebody asks: most steps are never logged, and small tensors cost as much as large ones.
+    """
+
+    def __init__(self, native: NerdVectorEnv, info: dict[str, Any], prefix: str = ""):
+        self._terms, self._diverged = info["reward_terms"], info["diverged"]
+        self._columns = {f"{prefix}reward/{name}": k for k, name in enumerate(native.reward_terms)}
+        self._last = f"{prefix}step/diverged"
+        self._known: dict[str, Tensor] = {}
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._known:
+            column = self._diverged.float() if name == self._last else self._terms[:, self._columns[name]]
+            self._known[name] = column.mean()
+        return self._known[name]
+
+    def __setitem__(self, name: str, value: Tensor) -> None:
+        self._known[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        raise TypeError("means of a step cannot be removed")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self._columns, self._last))
+
+    def __len__(self) -> int:
+        return len(self._columns) + 1

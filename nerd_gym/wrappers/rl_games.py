@@ -9,7 +9,7 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from ..optional import require
-from .base import step_means, time_outs, torch_env
+from .base import StepMeans, time_outs, torch_env
 
 IVecEnv = require("rl_games.common.ivecenv", extra="rl-games").IVecEnv
 
@@ -41,8 +41,8 @@ class RlGamesVecEnv(IVecEnv):
 
     def step(self, actions: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor, dict[str, Any]]:
         obs, reward, terminated, truncated, info = self.env.step(actions)
-        infos = info | {"time_outs": time_outs(terminated, truncated), "episode": step_means(self.native, info)}
-        return {"obs": obs}, reward, terminated | truncated, infos
+        infos = info | {"time_outs": time_outs(terminated, truncated), "episode": StepMeans(self.native, info)}
+        return {"obs": obs}, reward, info["_final_obs"], infos
 
     def get_env_info(self) -> dict[str, Any]:
         """Spaces of one row, and that there is one agent in each."""

@@ -10,7 +10,7 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from ..optional import require
-from .base import step_means, time_outs, torch_env
+from .base import StepMeans, time_outs, torch_env
 
 VecEnv = require("rsl_rl.env", extra="rsl-rl").VecEnv
 TensorDict = require("tensordict", extra="rsl-rl").TensorDict
@@ -46,7 +46,7 @@ class RslRlVecEnv(VecEnv):
         self.native.episode_steps.copy_(steps)
 
     def get_observations(self) -> TensorDict:
-        return TensorDict({"policy": self._obs}, batch_size=[self.num_envs], device=self.device)
+        return TensorDict({"policy": self._obs}, batch_size=[self.num_envs])
 
     def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
         # The runner calls this in inference mode, whose tensors nothing outside it may write to. The environment
@@ -56,9 +56,9 @@ class RslRlVecEnv(VecEnv):
         extras = {
             "time_outs": time_outs(terminated, truncated),
             "diverged": info["diverged"],
-            "log": {f"/{name}": mean for name, mean in step_means(self.native, info).items()},
+            "log": StepMeans(self.native, info, prefix="/"),
         }
-        return self.get_observations(), reward, (terminated | truncated).long(), extras
+        return self.get_observations(), reward, info["_final_obs"].long(), extras
 
     def close(self) -> None:
         self.env.close()

@@ -9,7 +9,7 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from ..optional import require
-from .base import step_means, time_outs, torch_env
+from .base import StepMeans, time_outs, torch_env
 
 Wrapper = require("skrl.envs.wrappers.torch", extra="skrl").Wrapper
 
@@ -44,7 +44,7 @@ class SkrlEnv(Wrapper):
 
     def step(self, actions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]:
         obs, reward, terminated, truncated, info = self._env.step(actions)
-        infos = info | {"log": step_means(self._native, info)}
+        infos = info | {"log": StepMeans(self._native, info)}
         cut = time_outs(terminated, truncated)
         return obs, reward.unsqueeze(1), terminated.unsqueeze(1), cut.unsqueeze(1), infos
 

@@ -199,6 +199,7 @@ def constant_task(horizon=3):
     fails_after = torch.tensor([2, -1, 3])
     one = torch.ones(3)
     env.task.reward = lambda state, action, force: (one.clone(), {"alive": one})
+    env.reward_terms = ("alive",)
     env.task.terminated = lambda state: env._steps == fails_after
     return env
 
