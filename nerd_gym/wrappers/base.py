@@ -28,22 +28,26 @@ def time_outs(terminated: Tensor, truncated: Tensor) -> Tensor:
     return truncated > terminated
 
 
+def mean_names(native: NerdVectorEnv, prefix: str = "") -> tuple[str, ...]:
+    """How a log calls the means of a step."""
+    return (*(f"{prefix}reward/{name}" for name in native.reward_terms), f"{prefix}step/diverged")
+
+
 class StepMeans(MutableMapping):
     """Means over the batch, for a library's log: each reward term, and how many rows diverged.
 
     They are worked out when somebody asks: most steps are never logged, and small tensors cost as much as large ones.
     """
 
-    def __init__(self, native: NerdVectorEnv, info: dict[str, Any], prefix: str = ""):
-        self._terms, self._diverged = info["reward_terms"], info["diverged"]
-        self._columns = {f"{prefix}reward/{name}": k for k, name in enumerate(native.reward_terms)}
-        self._last = f"{prefix}step/diverged"
+    def __init__(self, names: tuple[str, ...], info: dict[str, Any]):
+        self._names, self._terms, self._diverged = names, info["reward_terms"], info["diverged"]
         self._known: dict[str, Tensor] = {}
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self._known:
-            column = self._diverged.float() if name == self._last else self._terms[:, self._columns[name]]
-            self._known[name] = column.mean()
+            column = self._names.index(name)
+            values = self._terms[:, column] if column < self._terms.shape[1] else self._diverged.float()
+            self._known[name] = values.mean()
         return self._known[name]
 
     def __setitem__(self, name: str, value: Tensor) -> None:
@@ -53,7 +57,7 @@ class StepMeans(MutableMapping):
         raise TypeError("means of a step cannot be removed")
 
     def __iter__(self) -> Iterator[str]:
-        return iter((*self._columns, self._last))
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self._columns) + 1
+        return len(self._names)

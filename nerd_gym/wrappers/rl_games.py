@@ -9,7 +9,7 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from ..optional import require
-from .base import StepMeans, time_outs, torch_env
+from .base import StepMeans, mean_names, time_outs, torch_env
 
 IVecEnv = require("rl_games.common.ivecenv", extra="rl-games").IVecEnv
 
@@ -26,6 +26,7 @@ class RlGamesVecEnv(IVecEnv):
     def __init__(self, env: VectorEnv):
         self.env = env
         self.native = torch_env(env)
+        self._means = mean_names(self.native)
         self.observation_space = env.single_observation_space
         self.action_space = env.single_action_space
         self._seed: int | None = None
@@ -41,7 +42,7 @@ class RlGamesVecEnv(IVecEnv):
 
     def step(self, actions: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor, dict[str, Any]]:
         obs, reward, terminated, truncated, info = self.env.step(actions)
-        infos = info | {"time_outs": time_outs(terminated, truncated), "episode": StepMeans(self.native, info)}
+        infos = info | {"time_outs": time_outs(terminated, truncated), "episode": StepMeans(self._means, info)}
         return {"obs": obs}, reward, info["_final_obs"], infos
 
     def get_env_info(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from ..optional import require
-from .base import StepMeans, time_outs, torch_env
+from .base import StepMeans, mean_names, time_outs, torch_env
 
 VecEnv = require("rsl_rl.env", extra="rsl-rl").VecEnv
 TensorDict = require("tensordict", extra="rsl-rl").TensorDict
@@ -34,6 +34,8 @@ class RslRlVecEnv(VecEnv):
         self.max_episode_length = NO_HORIZON if native.horizon is None else native.horizon
         self.device = native.device
         self.cfg = {"robot": native.task.robot.name, "backend": native.backend.name, **asdict(native.task.config)}
+        self._means = mean_names(native, "/")
+        self._batch = torch.Size([self.num_envs])
         self._obs, _ = env.reset(seed=seed)
 
     @property
@@ -46,7 +48,7 @@ class RslRlVecEnv(VecEnv):
         self.native.episode_steps.copy_(steps)
 
     def get_observations(self) -> TensorDict:
-        return TensorDict({"policy": self._obs}, batch_size=[self.num_envs])
+        return TensorDict({"policy": self._obs}, batch_size=self._batch)
 
     def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
         # The runner calls this in inference mode, whose tensors nothing outside it may write to. The environment
@@ -56,7 +58,7 @@ class RslRlVecEnv(VecEnv):
         extras = {
             "time_outs": time_outs(terminated, truncated),
             "diverged": info["diverged"],
-            "log": StepMeans(self.native, info, prefix="/"),
+            "log": StepMeans(self._means, info),
         }
         return self.get_observations(), reward, info["_final_obs"].long(), extras
 

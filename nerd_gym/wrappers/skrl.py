@@ -9,7 +9,7 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from ..optional import require
-from .base import StepMeans, time_outs, torch_env
+from .base import StepMeans, mean_names, time_outs, torch_env
 
 Wrapper = require("skrl.envs.wrappers.torch", extra="skrl").Wrapper
 
@@ -24,7 +24,7 @@ class SkrlEnv(Wrapper):
 
     def __init__(self, env: VectorEnv, seed: int | None = None):
         super().__init__(env)
-        self._native = torch_env(env)
+        self._means = mean_names(torch_env(env))
         self._seed = seed
 
     @property
@@ -44,7 +44,7 @@ class SkrlEnv(Wrapper):
 
     def step(self, actions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]:
         obs, reward, terminated, truncated, info = self._env.step(actions)
-        infos = info | {"log": StepMeans(self._native, info)}
+        infos = info | {"log": StepMeans(self._means, info)}
         cut = time_outs(terminated, truncated)
         return obs, reward.unsqueeze(1), terminated.unsqueeze(1), cut.unsqueeze(1), infos
 
