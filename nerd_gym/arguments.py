@@ -19,7 +19,12 @@ def key_value(text: str) -> tuple[str, object]:
     key, sep, value = text.partition("=")
     if not sep or not key:
         raise ValueError(f"option {text!r} is not KEY=VALUE")
+    return key, literal(value)
+
+
+def literal(text: str) -> object:
+    """A Python literal, or the text itself: a bare word."""
     try:
-        return key, ast.literal_eval(value)
+        return ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        return key, value
+        return text

@@ -6,7 +6,6 @@ A section is named by an id, or by an id and options, ``NeRD/Franka-v0 control=t
 
 from __future__ import annotations
 
-import ast
 from copy import deepcopy
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from ..arguments import literal
 from .trainer import check_library
 
 Config = dict[str, Any]
@@ -99,7 +99,5 @@ def _change(config: Config, text: str) -> None:
         place = place[parent]
     if leaf not in place and not new:
         raise ValueError(f"no {path} in the config; valid: {', '.join(place)}; +{path}=... adds it")
-    try:
-        place[leaf] = ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        place[leaf] = {"true": True, "false": False, "null": None}.get(value, value)
+    words = {"true": True, "false": False, "null": None}  # as yaml has them
+    place[leaf] = words[value] if value in words else literal(value)

@@ -37,8 +37,8 @@ def evaluate(policies: Sequence[Path], backends: Sequence[str] = (), episodes: i
         raise ValueError(f"episodes is {episodes}; it must be at least 2")
     jobs = []
     for path in policies:
-        for text in backends or (None,):
-            env_id, label, options = trained_for(path, text)
+        env_id, trained_in, options = trained_for(path)
+        for label in backends or (trained_in,):
             name, own = parse_backend(label)
             jobs.append((path, label, env_id, name, own | options))
     rows = []
