@@ -35,6 +35,7 @@ class RslRlVecEnv(VecEnv):
         self.device = native.device
         self.cfg = {"robot": native.task.robot.name, "backend": native.backend.name, **asdict(native.task.config)}
         self._means = mean_names(native, "/")
+        self._outside = torch.inference_mode(False)
         self._batch = torch.Size([self.num_envs])
         self._obs, _ = env.reset(seed=seed)
 
@@ -53,14 +54,14 @@ class RslRlVecEnv(VecEnv):
     def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
         # The runner calls this in inference mode, whose tensors nothing outside it may write to. The environment
         # outlives the runner, so that it must keep none.
-        with torch.inference_mode(False), torch.no_grad():
+        with self._outside:
             self._obs, reward, terminated, truncated, info = self.env.step(actions)
         extras = {
             "time_outs": time_outs(terminated, truncated),
             "diverged": info["diverged"],
             "log": StepMeans(self._means, info),
         }
-        return self.get_observations(), reward, info["_final_obs"].long(), extras
+        return self.get_observations(), reward, info["_final_obs"], extras
 
     def close(self) -> None:
         self.env.close()
