@@ -30,9 +30,9 @@ class Args:
 
     num_envs: int = 512
     """Batch size."""
-    repeats: int = 300
+    repeats: int = 120
     """Interleaved repeats; a ratio is the median of those within a repeat."""
-    seconds: float = 0.012
+    seconds: float = 0.06
     """Length of a repeat (two steps at least), short, so that a slow spell of the machine hits all alike."""
     out: Path = RESULT
     """Where to write the json."""
