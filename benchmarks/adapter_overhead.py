@@ -20,7 +20,7 @@ from nerd_gym.bench import Subject, save, time_interleaved
 from nerd_gym.wrappers import RlGamesVecEnv, RslRlVecEnv, Sb3VecEnv, SkrlEnv
 
 RESULT = Path(__file__).parent / "results" / "adapter_overhead.json"
-CASES = (("NeRD/Cartpole-v0", "neural"), ("NeRD/Ant-v0", "mujoco"))
+CASES = (("NeRD/Cartpole-v0", "neural", 300), ("NeRD/Ant-v0", "mujoco", 150))  # and how many turns
 ADAPTERS = {"native": None, "rl-games": RlGamesVecEnv, "rsl-rl": RslRlVecEnv, "skrl": SkrlEnv, "sb3": Sb3VecEnv}
 
 
@@ -30,10 +30,10 @@ class Args:
 
     num_envs: int = 512
     """Batch size."""
-    repeats: int = 120
-    """Interleaved repeats; a ratio is the median of those within a repeat."""
+    part: float = 1.0
+    """Of the turns."""
     seconds: float = 0.06
-    """Length of a repeat (two steps at least), short, so that a slow spell of the machine hits all alike."""
+    """Length of a turn (two steps at least), about a rollout's; short, so that slow spells hit all alike."""
     out: Path = RESULT
     """Where to write the json."""
 
@@ -62,12 +62,13 @@ def subjects(env_id: str, backend: str, num_envs: int) -> dict[str, Subject]:
 
 def main(args: Args) -> None:
     rows = []
-    for env_id, backend in CASES:
+    for env_id, backend, turns in CASES:
         timed = subjects(env_id, backend, args.num_envs)
-        time_interleaved(list(timed.values()), args.repeats, args.seconds)
-        native = timed["native"].rates
+        time_interleaved(list(timed.values()), max(1, round(args.part * turns)), args.seconds)
+        native = median(timed["native"].rates)
         for name, subject in timed.items():
-            ratio, rate = median(r / base for r, base in zip(subject.rates, native)), median(subject.rates)
+            rate = median(subject.rates)
+            ratio = rate / native
             rows.append({"env": env_id, "backend": backend, "adapter": name, "num_envs": args.num_envs})
             rows[-1] |= {"env_steps_per_s": round(rate), "ratio": round(ratio, 3)}
             print(f"{env_id:20s}{backend:10s}{name:10s}{rate:12,.0f} env-steps/s{ratio:8.3f}")

@@ -76,11 +76,12 @@ def env_subject(env_id: str, backend: str, num_envs: int, threads: int | None = 
 
 
 def time_interleaved(subjects: Sequence[Subject], repeats: int, seconds: float) -> list[dict[str, Any]]:
-    """Run all subjects turn by turn, so that a slow spell of the machine hits them alike."""
-    with progress(total=repeats * len(subjects), unit="run", desc="bench") as bar:
-        for _ in range(repeats):
-            for subject in subjects:
-                subject.run(seconds)
+    """Run all subjects turn by turn, each round begun by the next, so that slow spells of the machine hit them alike."""
+    count = len(subjects)
+    with progress(total=repeats * count, unit="run", desc="bench") as bar:
+        for first in range(repeats):
+            for k in range(count):
+                subjects[(first + k) % count].run(seconds)
                 bar.update()
     return [subject.row() for subject in subjects]
 

@@ -199,6 +199,11 @@ class Generate:
     """Frames in a trajectory."""
     preset: str = "wide"
     """wide, or reference: the ranges of the published data."""
+    task_share: float | None = None
+    """The part of the data that starts where the robot's task starts; by default 0.4 for a packaged robot with a free
+    base, 0 for others."""
+    policies: tuple[Path, ...] = ()
+    """Policies (.safetensors) that drive the robots there, with more or less noise."""
     seed: int = 0
     """One seed, one file."""
     out: Path | None = None
@@ -208,10 +213,22 @@ class Generate:
 
     def run(self) -> None:
         from .dynamics.dataset import Plan, generate
+        from .dynamics.visits import default_share
 
         robot = _robot(self.robot)
         options = tuple(map(key_value, self.option))
-        plan = Plan(robot, self.backend, count(self.transitions), self.frames, self.preset, self.seed, options)
+        share = default_share(robot) if self.task_share is None else self.task_share
+        plan = Plan(
+            robot,
+            self.backend,
+            count(self.transitions),
+            self.frames,
+            self.preset,
+            self.seed,
+            options,
+            share,
+            self.policies,
+        )
         out = self.out or Path("out/data") / f"{robot.name}-{self.backend}.h5"
         counts = generate(plan, out)
         print("  ".join(f"{name} {value:,}" for name, value in counts.items()))
@@ -226,8 +243,14 @@ class Train:
     """A packaged robot or the path of an MJCF."""
     model: str | None = None
     """structured (default for a fixed base), mlp (default for a free one) or transformer (the paper's)."""
-    data: Path | None = None
-    """The dataset; by default out/data/ROBOT-warp.h5, as `nerd-gym generate` names it."""
+    data: tuple[Path, ...] = ()
+    """The dataset, or several; by default out/data/ROBOT-warp.h5, as `nerd-gym generate` names it."""
+    refine: tuple[Path, ...] = ()
+    """Policies: record on the teacher where they go and train the model `--start` further."""
+    start: Path | None = None
+    """A network to go on from; by default, with --refine, the packaged one."""
+    visits: str = "500k"
+    """With --refine: how many transitions to record."""
     steps: int | None = None
     """Steps of the optimiser; by default the model's own."""
     batch: int | None = None
@@ -252,24 +275,38 @@ class Train:
     """The model; by default out/models/ROBOT-MODEL.safetensors."""
 
     def run(self) -> None:
+        from .dynamics.checkpoint import packaged_model
+        from .dynamics.refine import refine
         from .dynamics.train import Settings, default_kind, train
 
         robot = _robot(self.robot)
-        data = self.data or Path("out/data") / f"{robot.name}-warp.h5"
-        if not data.exists():
-            raise FileNotFoundError(f"no dataset at {data}; make one with nerd-gym generate {self.robot}")
+        data = self.data or (Path("out/data") / f"{robot.name}-warp.h5",)
+        for path in data:
+            if not path.exists():
+                raise FileNotFoundError(f"no dataset at {path}; make one with nerd-gym generate {self.robot}")
         kind = self.model or default_kind(robot)
         out = self.out or Path("out/models") / f"{robot.name}-{kind}.safetensors"
         network = tuple(map(key_value, self.size))
         chosen = ("steps", "batch", "optimiser", "lr", "polish", "transitions", "residual", "seed")
         settings = Settings(
-            kind=kind, network=network, device=self.device, **{name: getattr(self, name) for name in chosen}
+            kind=kind,
+            network=network,
+            device=self.device,
+            start=self.start,
+            **{name: getattr(self, name) for name in chosen},
         )
         default = Settings(kind=kind)
         changed = [name for name in chosen if getattr(settings, name) != getattr(default, name)]
         words = [f"nerd-gym train {self.robot} --model {kind}", *(f"--{n} {getattr(settings, n)}" for n in changed)]
         words += [f"--size {' '.join(self.size)}"] if self.size else []
-        facts = train(data, robot, out, settings, " ".join(words))
+        words += [f"--start {self.start.name}"] if self.start else []
+        if self.refine:
+            words += [f"--refine {' '.join(path.name for path in self.refine)} --visits {self.visits}"]
+            start = self.start or packaged_model(robot, "warp")
+            out = self.out or Path("out/models") / f"{start.stem}-refined.safetensors"
+            facts = refine(self.refine, start, data, robot, out, settings, count(self.visits), " ".join(words))
+        else:
+            facts = train(data, robot, out, settings, " ".join(words))
         if "trust" not in facts:
             return  # one of several processes, and not the first
         if "rank" in facts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from ..robots.model import HERE, RobotModel
 from .dataset import BLOCK, FIELDS
 
 HELD_BACK = 0.05  # of the trajectories
+ONE_VALUE = ("backend", "backend_options", "frames")  # that files read together must agree in
 Frames = dict[str, Tensor]  # q, qd, force, next_q, next_qd [B, ...], ground_point, ground_normal [B, 3]
 
 
@@ -31,33 +33,60 @@ class Data:
     facts: dict[str, Any]
 
     @classmethod
-    def load(cls, path: Path, robot: RobotModel) -> Data:
-        """A file of `nerd-gym generate`, if it is of this robot; its last trajectories are held back."""
-        try:
-            with h5py.File(path) as file:
-                facts = dict(file.attrs)
-                if facts.get("robot_hash") != robot.hash:
-                    found = f"{facts.get('robot')!r} ({facts.get('robot_hash')})"
-                    raise ValueError(f"{path} holds motion of robot {found}; this is {robot.name!r} ({robot.hash})")
-                arrays = {name: torch.as_tensor(file[name][:]) for name in FIELDS}
-        except OSError as error:
-            raise ValueError(f"{path} is not a dataset of nerd-gym generate: {error}") from error
-        cut = len(arrays["q"]) - max(1, round(HELD_BACK * len(arrays["q"])))
-        if cut < 1:
-            raise ValueError(f"{path} holds {len(arrays['q'])} trajectories; at least 2 are needed")
-        train, held = ({k: v[part] for k, v in arrays.items()} for part in (slice(None, cut), slice(cut, None)))
-        return cls(robot, train, held, facts)
+    def load(cls, paths: Path | Sequence[Path], robot: RobotModel) -> Data:
+        """Files of `nerd-gym generate` of this robot and one teacher; the last trajectories of each are held back."""
+        paths = [paths] if isinstance(paths, Path) else list(paths)
+        files = [_read(path, robot) for path in paths]
+        for path, (_, facts) in zip(paths, files, strict=True):
+            for name in ONE_VALUE:
+                if facts[name] != files[0][1][name]:
+                    raise ValueError(f"{path} has {name} {facts[name]!r}; {paths[0]} has {files[0][1][name]!r}")
+        train, held = [], []
+        for path, (arrays, _) in zip(paths, files, strict=True):
+            cut = len(arrays["q"]) - max(1, round(HELD_BACK * len(arrays["q"])))
+            if cut < 1:
+                raise ValueError(f"{path} holds {len(arrays['q'])} trajectories; at least 2 are needed")
+            train.append({name: value[:cut] for name, value in arrays.items()})
+            held.append({name: value[cut:] for name, value in arrays.items()})
+        facts = files[0][1] | {"commands": [_command(robot, own) for _, own in files]}
+        return cls(robot, _joined(train), _joined(held), facts)
 
     def command(self) -> str:
-        """What made the file."""
-        f, own = self.facts, self.robot.path.parent != HERE
-        robot = os.path.relpath(self.robot.path) if own else f["robot"]
-        options = "".join(f" {key}={value}" for key, value in json.loads(f["backend_options"]).items())
-        count = f["blocks"] * BLOCK * f["frames"]
-        return (
-            f"nerd-gym generate {robot} --backend {f['backend']} --transitions {count} "
-            f"--frames {f['frames']} --preset {f['preset']} --seed {f['seed']}" + (options and f" --option{options}")
-        )
+        """What made the files."""
+        return "; ".join(self.facts["commands"])
+
+
+def read_facts(path: Path, robot: RobotModel) -> dict[str, Any]:
+    """The attributes of a file of `nerd-gym generate`, if it is of this robot."""
+    try:
+        with h5py.File(path) as file:
+            facts = dict(file.attrs)
+    except OSError as error:
+        raise ValueError(f"{path} is not a dataset of nerd-gym generate: {error}") from error
+    if facts.get("robot_hash") != robot.hash:
+        found = f"{facts.get('robot')!r} ({facts.get('robot_hash')})"
+        raise ValueError(f"{path} holds motion of robot {found}; this is {robot.name!r} ({robot.hash})")
+    return facts
+
+
+def _joined(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    return parts[0] if len(parts) == 1 else {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+def _read(path: Path, robot: RobotModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    facts = read_facts(path, robot)
+    with h5py.File(path) as file:
+        return {name: torch.as_tensor(file[name][:]) for name in FIELDS}, facts
+
+
+def _command(robot: RobotModel, facts: dict[str, Any]) -> str:
+    f, own = facts, robot.path.parent != HERE
+    name = os.path.relpath(robot.path) if own else f["robot"]
+    words = f"nerd-gym generate {name} --backend {f['backend']} --transitions {f['blocks'] * BLOCK * f['frames']} "
+    words += f"--frames {f['frames']} --preset {f['preset']} --seed {f['seed']} --task-share {f.get('task_share', 0.0)}"
+    policies = "".join(f" {name}" for name, _ in json.loads(f.get("policies", "[]")))
+    options = "".join(f" {key}={value}" for key, value in json.loads(f["backend_options"]).items())
+    return words + (policies and f" --policies{policies}") + (options and f" --option{options}")
 
 
 def windows(arrays: dict[str, Tensor], frames: int, size: int, generator: torch.Generator) -> dict[str, Tensor]:

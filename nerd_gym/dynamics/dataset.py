@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,12 @@ import numpy as np
 import torch
 
 from ..backends import make_backend
-from ..files import whole
+from ..backends.base import Backend
+from ..files import file_hash, whole
 from ..progress import progress
 from ..robots.model import RobotModel
 from .sampling import Sampler, ranges_for
+from .visits import Visits
 
 FORMAT = 1
 FIELDS = ("q", "qd", "force", "ground_point", "ground_normal")
@@ -42,6 +45,8 @@ class Plan:
     preset: str = "wide"
     seed: int = 0
     options: tuple[tuple[str, Any], ...] = ()  # of the backend
+    task_share: float = 0.0  # the part of the blocks that starts where the robot's task starts (visits.py)
+    policies: tuple[Path, ...] = ()  # that drive the robots there
 
     @property
     def blocks(self) -> int:
@@ -60,6 +65,8 @@ class Plan:
             "preset": self.preset,
             "ranges": json.dumps(ranges_for(self.robot, self.preset).as_dict()),
             "seed": self.seed,
+            "task_share": self.task_share,
+            "policies": json.dumps([[path.name, file_hash(path)] for path in self.policies]),
             "frames": self.frames,
             "blocks": self.blocks,
         }
@@ -69,6 +76,10 @@ def generate(plan: Plan, path: Path) -> dict[str, int]:
     """Make the file, going on where an earlier run stopped. Returns counts of trajectories, transitions, dropped."""
     if plan.transitions < 1 or plan.frames < 1:
         raise ValueError(f"transitions is {plan.transitions} and frames {plan.frames}; both must be at least 1")
+    if not 0 <= plan.task_share <= 1:
+        raise ValueError(f"the share of the task is {plan.task_share}; it must be from 0 to 1")
+    if plan.policies and not plan.task_share:
+        raise ValueError("policies drive robots from the starts of their task, whose share is 0; give it one")
     facts = plan.facts()
     if path.exists():
         _same_plan(path, facts)
@@ -83,33 +94,55 @@ def generate(plan: Plan, path: Path) -> dict[str, int]:
     missing = [block for block, name in enumerate(names) if not name.exists()]
     if missing:
         backend = make_backend(plan.backend, plan.robot, BLOCK, **dict(plan.options))
+        visits = None
+        if plan.task_share:
+            visits = Visits(plan.robot, plan.backend, BLOCK, plan.policies, dict(plan.options))
         with progress(total=plan.blocks, initial=plan.blocks - len(missing), unit="block", desc=path.name) as bar:
             for block in missing:
-                _write(names[block], *_block(plan, backend, block), facts)
+                _write(names[block], *_block(plan, backend, block, visits), facts)
                 bar.update()
         backend.close()
+        if visits is not None:
+            visits.close()
     counts = _merge(names, path, facts)
     shutil.rmtree(parts)
     return counts
 
 
-def _block(plan: Plan, backend, block: int) -> tuple[dict[str, np.ndarray], int]:
+def _block(plan: Plan, backend: Backend, block: int, visits: Visits | None) -> tuple[dict[str, np.ndarray], int]:
     """One block's healthy trajectories and how many were not."""
-    sampler = Sampler(backend, ranges_for(plan.robot, plan.preset), plan.seed, block)
+    if visits is not None and is_visit(plan.task_share, block):
+        drive = visits.start(block, plan.seed, plan.frames)
+        return _record(drive.backend, plan.frames, lambda frame: drive.step())
+    sampler = Sampler(backend, ranges_for(plan.robot, plan.preset, block), plan.seed, block)
     sampler.start()
     forces = sampler.forces(plan.frames)
+
+    def push(frame: int) -> torch.Tensor:
+        force = forces.at(frame, backend.q, backend.qd)
+        backend.step(force)
+        return force
+
+    return _record(backend, plan.frames, push)
+
+
+def is_visit(share: float, block: int) -> bool:
+    """Whether a block is one of the task's, spread evenly over them all."""
+    return int((block + 1) * share + 1e-9) > int(block * share + 1e-9)
+
+
+def _record(backend: Backend, frames: int, push: Callable[[int], torch.Tensor]) -> tuple[dict[str, np.ndarray], int]:
+    """Trajectories of the rows that stay healthy while `push` moves them frame by frame, and how many do not."""
     healthy = torch.ones(BLOCK, dtype=torch.bool, device=backend.device)
     rows: dict[str, list[np.ndarray]] = {"q": [], "qd": [], "force": []}
 
     def note(name: str, value: torch.Tensor) -> None:
         rows[name].append(value.cpu().numpy().copy())
 
-    for frame in range(plan.frames):
+    for frame in range(frames):
         note("q", backend.q)
         note("qd", backend.qd)
-        force = forces.at(frame, backend.q, backend.qd)
-        note("force", force)
-        backend.step(force)
+        note("force", push(frame))
         healthy &= backend.healthy
     note("q", backend.q)
     note("qd", backend.qd)

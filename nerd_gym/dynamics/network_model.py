@@ -43,7 +43,12 @@ class Normaliser(nn.Module):
             constant = std <= 1e-6 * values.abs().amax(0)
             getattr(self, f"{name}_mean").copy_(mean)
             getattr(self, f"{name}_std").copy_(torch.where(constant, 1.0, std))
-        self.output_limit.copy_(GUARD * targets.abs().amax(0))
+        self.output_limit.zero_()
+        self.allow(targets)
+
+    def allow(self, targets: Tensor) -> None:
+        """Let predictions be as large as these targets [N, O], and somewhat larger."""
+        self.output_limit.copy_(torch.maximum(self.output_limit, GUARD * targets.abs().amax(0)))
 
     def inputs(self, raw: Tensor) -> Tensor:
         """Normalised [..., D], always finite."""
@@ -123,15 +128,18 @@ class NetworkModel(DynamicsModel):
         return inputs.view(rows, frames, -1), targets.view(rows, frames, -1)
 
     @torch.no_grad()
-    def fit_normaliser(self, batch: dict[str, Tensor]) -> None:
-        """From one big batch, once before training."""
+    def fit_normaliser(self, batch: dict[str, Tensor], fresh: bool = True) -> None:
+        """From one big batch, once before training; a trained network's is only allowed larger targets."""
         size = max(1, CHUNK // batch["force"].shape[1])
         parts = [
             self.examples({name: value[start : start + size] for name, value in batch.items()})
             for start in range(0, len(batch["q"]), size)
         ]
         inputs, targets = (torch.cat(part).flatten(0, 1) for part in zip(*parts, strict=True))
-        self.normaliser.fit(inputs, targets)
+        if fresh:
+            self.normaliser.fit(inputs, targets)
+        else:
+            self.normaliser.allow(targets)
 
     def loss(self, batch: dict[str, Tensor]) -> Tensor:
         """Mean Huber loss of the normalised targets, every frame of the window counting alike."""

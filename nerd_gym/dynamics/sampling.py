@@ -2,7 +2,8 @@
 
 Two presets. ``reference`` has the ranges of the published data: uniform states and joint forces drawn anew
 each frame. ``wide`` goes further out than rollouts do, mixes kinds and scales of force (a model that has seen
-white noise alone drifts when nobody pushes), and starts half of the robots close to the ground.
+white noise alone drifts when nobody pushes), and starts half of the robots close to the ground. Of a robot with a free
+base every fifth block of it has the published ranges.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ class Ranges:
     near: float = 0.5  # the part of the starts that is within a tenth of that height
     force: float = 1.0  # as a part of the robot's force limits
     kinds: bool = True  # mix the kinds and scales of force; False: white noise at full scale
+    smooth: float = 0.0  # the part of the trajectories whose force is low-pass filtered noise instead
+    full: float = 0.0  # the part of the trajectories that is pushed at full scale
+    slow: bool = False  # every trajectory has a scale of its own for the rates at its start
 
     def as_dict(self) -> dict[str, float]:
         """For the record."""
@@ -53,12 +57,18 @@ REFERENCE_ROBOTS = {
 }
 
 
-def ranges_for(robot: RobotModel, preset: str) -> Ranges:
-    """The ranges of a preset for a robot."""
+LEGGED = Ranges(joint_rate=12.0, base_velocity=4.0, base_spin=7.0, smooth=0.2, full=0.3, slow=True)
+PUBLISHED_BLOCK = 5  # every so many blocks of a free base
+
+
+def ranges_for(robot: RobotModel, preset: str, block: int = 0) -> Ranges:
+    """The ranges of a preset for a robot, in a block of its data."""
     if preset not in PRESETS:
         raise ValueError(f"unknown preset {preset!r}; valid: {', '.join(PRESETS)}")
-    if preset == "wide":
+    if preset == "wide" and not robot.free_base:
         return Ranges(joint_rate=15.0 if robot.nj <= 2 else 8.0)
+    if preset == "wide" and block % PUBLISHED_BLOCK != PUBLISHED_BLOCK - 1:
+        return LEGGED
     return Ranges(**REFERENCE.as_dict() | REFERENCE_ROBOTS.get(robot.name, {}))
 
 
@@ -88,6 +98,8 @@ class Sampler:
             q[:, 3:7] = torch.cat([torch.cos(half), torch.sin(half) * axis], -1)
             qd[:, :3] = r.base_velocity * self.uniform(self.n, 3)
             qd[:, 3:6] = r.base_spin * self.uniform(self.n, 3)
+        if r.slow:
+            qd *= 0.5 * (1 + self.uniform(self.n, 1))
         device = self.backend.device
         q, qd = q.to(device), qd.to(device)
         everyone = torch.ones(self.n, dtype=torch.bool, device=device)
@@ -145,12 +157,29 @@ class Forces:
             )
             # Log-uniform from a twentieth to the whole.
             self._scale = torch.exp(math.log(20) * 0.5 * (sampler.uniform(n, 1) - 1))
+        if sampler.ranges.full:
+            self._scale = torch.where(0.5 * (1 + sampler.uniform(n, 1)) < sampler.ranges.full, 1.0, self._scale)
         hold = torch.randint(2, 21, (n, 1), generator=sampler._generator)
         held = (torch.arange(frames)[:, None, None] // hold) * hold  # the frame whose noise is held
         self._held = torch.gather(self._white, 0, held.expand(frames, n, nj))
+        if sampler.ranges.smooth:
+            smooth = 0.5 * (1 + sampler.uniform(n, 1)) < sampler.ranges.smooth
+            self._kind = torch.where(smooth & (self._kind < 2), 1, self._kind)
+            self._held = torch.where(smooth, self._low_pass(sampler), self._held)
         self._target = sampler.backend.q[:, self._joint_q].cpu() + self._held
         self._stiffness = self._limit * (0.5 + 2 * (1 + sampler.uniform(n, 1)))
         self._damping = 0.02 * self._stiffness * (1 + sampler.uniform(n, 1))
+
+    def _low_pass(self, sampler: Sampler) -> Tensor:
+        """[T, N, nj]: the noise after a filter of first order with a time of 2 to 20 frames, at full scale again."""
+        keep = torch.exp(-1 / (11 + 9 * sampler.uniform(sampler.n, 1)))
+        gain = torch.sqrt((1 + keep) / (1 - keep))  # the noise keeps its spread
+        out = torch.empty_like(self._white)
+        value = self._white[0]
+        for frame, fresh in enumerate(self._white):
+            value = keep * value + (1 - keep) * gain * fresh if frame else fresh
+            out[frame] = value.clamp(-1, 1)
+        return out
 
     def at(self, frame: int, q: Tensor, qd: Tensor) -> Tensor:
         """The forces of a frame at the current state."""

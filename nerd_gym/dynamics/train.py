@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,17 +11,21 @@ import torch
 from torch import Tensor
 
 from ..drift import state_error
+from ..files import file_hash
 from ..robots.contacts import ContactFinder
 from ..robots.kinematics import Kinematics
 from ..robots.model import RobotModel
-from .checkpoint import save_model
+from .checkpoint import load_model, save_model
 from .data import Data, windows
 from .model import DynamicsModel, Motion, kind_of
+from .network_model import NetworkModel
 from .optimise import Loop, Recipe, processes
 from .trust import fit_trust
 
 ROLLOUTS, ROLLOUT_FRAMES = 128, 50  # held-back trajectories that validation rolls out
 TRUST_FRAMES = 40_000
+NORMALISER_FRAMES = EXPLAINED_FRAMES = 20_000
+REFINEMENT = {"steps": 3000, "lr": 1e-3}  # of a network that is trained further
 NETWORK_RECIPES = {
     "mlp": {"steps": 6000, "batch": 2048, "optimiser": "soap", "lr": 3e-3},
     "transformer": {"steps": 4000, "batch": 128, "optimiser": "adamw", "lr": 1e-3, "weight_decay": 0.01},
@@ -42,6 +47,7 @@ class Settings:
     residual: str = "auto"  # torque network of a structured model
     seed: int = 0
     device: str = "cpu"  # of a network's training; identification is float64 on the CPU
+    start: Path | None = None  # a network to go on from, of the same kind and sizes
 
     def recipe(self, **defaults: Any) -> Recipe:
         """The recipe of a kind with the user's changes."""
@@ -54,14 +60,16 @@ def default_kind(robot: RobotModel) -> str:
     return "mlp" if robot.free_base else "structured"
 
 
-def train(data_path: Path, robot: RobotModel, out: Path, settings: Settings, command: str = "") -> dict[str, Any]:
+def train(
+    data: Path | Sequence[Path], robot: RobotModel, out: Path, settings: Settings, command: str = ""
+) -> dict[str, Any]:
     """Train, calibrate the trust, save; the same call goes on with a run that was stopped. Returns the facts."""
     with processes() as rank:
-        return _train(data_path, robot, out, settings, command, rank)
+        return _train(data, robot, out, settings, command, rank)
 
 
 def _train(
-    data_path: Path, robot: RobotModel, out: Path, settings: Settings, command: str, rank: int
+    data_path: Path | Sequence[Path], robot: RobotModel, out: Path, settings: Settings, command: str, rank: int
 ) -> dict[str, Any]:
     kind = settings.kind or default_kind(robot)
     kind_of(kind)  # names the valid ones if there is no such kind
@@ -107,11 +115,17 @@ def train_network(
     unknown = [key for key, _ in settings.network if key not in cls.default_network]
     if unknown:
         raise ValueError(f"{kind} has no size {unknown[0]!r}; valid: {', '.join(cls.default_network)}")
-    network = cls.default_network | dict(settings.network)
-    recipe = settings.recipe(**NETWORK_RECIPES[kind])
+    tensors: dict[str, Tensor] = {}
+    network, recipe = cls.default_network | dict(settings.network), settings.recipe(**NETWORK_RECIPES[kind])
+    if settings.start is not None:
+        tensors, old = load_model(settings.start, robot)
+        if old["kind"] != kind or (settings.network and old["network"] != network):
+            raise ValueError(f"{settings.start.name} is a {old['kind']} of {old['network']}, not a {kind} of {network}")
+        network, recipe = old["network"], settings.recipe(**NETWORK_RECIPES[kind] | REFINEMENT)
+        facts = facts | {"start": file_hash(settings.start)}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        model = cls(robot, {}, facts | {"network": network}, settings.device)
+        model = cls(robot, tensors, facts | {"network": network}, settings.device)
     length = data.train["force"].shape[1]
     if length < model.frames:
         raise ValueError(f"the trajectories have {length} frames; {kind} is trained on windows of {model.frames}")
@@ -120,15 +134,29 @@ def train_network(
         batch = windows(data.train, model.frames, size, generator)
         return {name: value.to(model.device) for name, value in batch.items()}
 
-    model.fit_normaliser(sample(torch.Generator().manual_seed(settings.seed), 20_000))
+    model.fit_normaliser(sample(torch.Generator().manual_seed(settings.seed), NORMALISER_FRAMES), not tensors)
 
     def validate() -> dict[str, float]:
         return {"rollout": rollout_error(model, data.held)}
 
     loop = Loop(model.module, sample, model.loss, validate, recipe, checkpoint, facts | {"network": network}, kind)
     curve = loop.run()
-    learned = {"network": network, "recipe": loop.facts["recipe"], "curve": curve}
+    learned = {"network": network, "recipe": loop.facts["recipe"], "curve": curve, "r2": explained(model, data.held)}
+    learned |= {key: facts[key] for key in ("start",) if key in facts}
     return model.tensors(), learned
+
+
+@torch.no_grad()
+def explained(model: NetworkModel, held: dict[str, Tensor], size: int = EXPLAINED_FRAMES) -> dict[str, float]:
+    """R2 of the one-frame change of velocity on held-back windows, by group of coordinates."""
+    batch = windows(held, model.frames, size // model.frames, torch.Generator().manual_seed(0))
+    inputs, targets = model.examples({name: value.to(model.device) for name, value in batch.items()})
+    outputs = model.normaliser.outputs(model.module(model.normaliser.inputs(inputs)))
+    nv, free = model.robot.nv, model.robot.free_base
+    groups = {"linear": slice(0, 3), "angular": slice(3, 6), "joints": slice(6, nv)} if free else {"joints": slice(nv)}
+    change, error = (x[:, -1, -nv:] for x in (targets, outputs - targets))
+    spread = (change - change.mean(0)).square()
+    return {name: 1 - float(error[:, at].square().sum() / spread[:, at].sum()) for name, at in groups.items()}
 
 
 def rollout_error(
@@ -136,7 +164,9 @@ def rollout_error(
 ) -> float:
     """Mean error of position, orientation and joints over held-back trajectories under their own forces."""
     robot = model.robot
-    held = {name: value[:rollouts].to(model.device) for name, value in held.items()}
+    count = len(held["q"])  # from all over the data, whose kinds of motion come in blocks
+    rows = torch.linspace(0, count - 1, min(rollouts, count)).long()
+    held = {name: value[rows].to(model.device) for name, value in held.items()}
     find = ContactFinder(robot, Kinematics(robot, model.device))
     ground = held["ground_point"], held["ground_normal"]
     motion = Motion(held["q"][:, 0], held["qd"][:, 0])

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from nerd_gym.cli import main
+from nerd_gym.demo import POLICIES
 from nerd_gym.dynamics import dataset
-from nerd_gym.dynamics.dataset import BLOCK, Plan, generate
+from nerd_gym.dynamics.dataset import BLOCK, Plan, generate, is_visit
 from nerd_gym.dynamics.sampling import KINDS, Sampler, ranges_for
 
 from ..conftest import ROBOTS, backend_at, everyone, make_backend, robot
@@ -40,6 +41,40 @@ def test_transitions_are_the_teachers(tmp_path, name):
         assert torch.equal(teacher.q, tensors["q"][:, frame + 1])
         assert torch.equal(teacher.qd, tensors["qd"][:, frame + 1])
     assert len(tensors["q"]) == n
+
+
+def test_visits_of_a_policy_are_the_teachers_and_of_all_kinds(tmp_path):
+    """Rows that begin where the task begins: limp, at rest, random and driven, each as the backend really moved it."""
+    policy = POLICIES / "ant" / "run-warp-seed0.safetensors"
+    plan = Plan(robot("ant"), "warp", 4 * BLOCK * 10, frames=10, task_share=1.0, policies=(policy,))
+    generate(plan, tmp_path / "a.h5")
+    generate(plan, tmp_path / "b.h5")
+    data, facts = read(tmp_path / "a.h5")
+    for name, values in read(tmp_path / "b.h5")[0].items():
+        np.testing.assert_array_equal(values, data[name])
+    assert policy.name in facts["policies"] and facts["task_share"] == 1.0
+    tensors = {key: torch.as_tensor(value) for key, value in data.items()}
+    ground = tensors["ground_point"], tensors["ground_normal"]
+    teacher = backend_at("warp", robot("ant"), tensors["q"][:, 0], tensors["qd"][:, 0], ground)
+    for frame in range(10):
+        teacher.step(tensors["force"][:, frame])
+        assert torch.equal(teacher.q, tensors["q"][:, frame + 1])
+    limp = (tensors["force"] == 0).all(-1).all(-1).float().mean()
+    assert 0.1 < limp < 0.3  # limp and at rest
+    speed = tensors["qd"][:, 0, 0]
+    assert (speed.abs() < 0.2).any() and (speed > 2).any()  # at the start, and running after a while
+
+
+def test_blocks_of_a_task_are_spread_evenly():
+    assert [is_visit(0.4, block) for block in range(5)].count(True) == 2
+    assert sum(is_visit(0.4, block) for block in range(100)) == 40
+    assert not any(is_visit(0.0, block) for block in range(9)) and all(is_visit(1.0, block) for block in range(9))
+
+
+def test_legged_data_has_the_published_ranges_too():
+    wide = [ranges_for(robot("ant"), "wide", block) for block in range(10)]
+    assert wide.count(ranges_for(robot("ant"), "reference")) == 2
+    assert ranges_for(robot("franka"), "wide", 4) == ranges_for(robot("franka"), "wide")
 
 
 def test_a_killed_run_goes_on_and_makes_the_same_file(tmp_path):
@@ -139,6 +174,9 @@ def test_command_line_takes_a_users_mjcf_and_names_wrong_input(tmp_path, capsys)
         (["ant", "--transitions", "many"], "'many' is not a count"),
         (["ant", "--preset", "odd"], "unknown preset 'odd'; valid: wide, reference"),
         (["ant", "--transitions", "0"], "transitions is 0"),
+        (["ant", "--task-share", "2"], "the share of the task is 2.0; it must be from 0 to 1"),
+        (["ant", "--policies", str(POLICIES / "anymal/forward-warp-seed0.safetensors")], "is a policy of NeRD/Anymal"),
+        (["franka", "--policies", str(POLICIES / "ant/run-warp-seed0.safetensors")], "whose share is 0"),
     ):
         assert main(["generate", *args, "--out", str(tmp_path / "x.h5")]) == 2
         assert message in capsys.readouterr().err

@@ -12,9 +12,11 @@ import torch
 from torch import nn
 
 from nerd_gym.cli import main
+from nerd_gym.demo import POLICIES
 from nerd_gym.dynamics.checkpoint import load_model
 from nerd_gym.dynamics.dataset import Plan, generate
 from nerd_gym.dynamics.optimise import Loop, Recipe, make_optimiser
+from nerd_gym.files import file_hash
 
 from ..conftest import make_vec, robot
 
@@ -60,6 +62,28 @@ def test_a_killed_training_goes_on_to_the_same_weights(data, tmp_path):
     env.reset(seed=0)
     info = env.step(torch.zeros(4, 1))[-1]
     assert ((info["model_trust"] >= 0) & (info["model_trust"] <= 1)).all()
+
+
+def test_a_model_is_refined_where_a_policy_goes(tmp_path, capsys):
+    """Recorded on the teacher, trained further from the old weights; the same command goes on or has nothing to do."""
+    policy = POLICIES / "ant" / "run-warp-seed0.safetensors"
+    data, first, out = tmp_path / "ant.h5", tmp_path / "first.safetensors", tmp_path / "second.safetensors"
+    generate(Plan(robot("ant"), "warp", 5000, frames=10), data)
+    plain = ["train", "ant", "--data", str(data), "--batch", "64", "--steps", "20"]
+    assert main([*plain, "--size", "width=16", "depth=2", "--out", str(first)]) == 0
+    words = [*plain, "--refine", str(policy), "--start", str(first), "--visits", "5k"]
+    assert main([*words, "--out", str(first)]) == 2
+    assert "is the model to start from" in capsys.readouterr().err
+    assert main([*words, "--out", str(out)]) == 0
+    (old, was), (new, facts) = (load_model(path, robot("ant")) for path in (first, out))
+    assert facts["network"] == was["network"] and facts["start"] == file_hash(first)
+    assert torch.equal(old["normaliser.input_mean"], new["normaliser.input_mean"])
+    assert (new["normaliser.output_limit"] >= old["normaliser.output_limit"]).all()
+    assert not torch.equal(old["network.0.weight"], new["network.0.weight"])
+    assert policy.name in facts["data_command"] and set(facts["r2"]) == {"linear", "angular", "joints"}
+    [visits] = tmp_path.glob("second-*.h5")
+    written = visits.stat().st_mtime_ns
+    assert main([*words, "--out", str(out)]) == 0 and visits.stat().st_mtime_ns == written
 
 
 def test_wrong_files_are_named_and_kept(data, tmp_path, capsys):
@@ -130,6 +154,7 @@ def test_optimisers_polish_and_average(optimiser, tmp_path):
 TOGETHER = """
 import sys, torch
 from pathlib import Path
+from nerd_gym.files import file_hash
 from nerd_gym.dynamics.optimise import Recipe, processes
 from tests.dynamics.test_training import quadratic
 with processes() as rank:
