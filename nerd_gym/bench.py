@@ -76,7 +76,7 @@ def env_subject(env_id: str, backend: str, num_envs: int, threads: int | None = 
 
 
 def time_interleaved(subjects: Sequence[Subject], repeats: int, seconds: float) -> list[dict[str, Any]]:
-    """Run all subjects turn by turn, each round begun by the next, so that slow spells of the machine hit them alike."""
+    """Run all subjects turn by turn, each round begun by the next: slow spells of the machine hit them alike."""
     count = len(subjects)
     with progress(total=repeats * count, unit="run", desc="bench") as bar:
         for first in range(repeats):

@@ -38,6 +38,7 @@ class Recipe:
     warmup: int = 200  # steps of a rising rate, a tenth of them all at most
     clip: float = 1.0
     ema: float = 0.998  # of the weights that are validated and kept
+    precondition: int = 10  # steps between SOAP's looks at its preconditioner, which cost as much as several steps
     polish: int = 0  # iterations of L-BFGS on one large batch at the end
     polish_batch: int = 8192
     validate: int = 10  # how often on the way
@@ -63,7 +64,9 @@ def make_optimiser(module: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
         return torch.optim.AdamW(parameters, lr=recipe.lr, weight_decay=recipe.weight_decay)
     soap = require("pytorch_optimizer", extra="train").SOAP
     betas = (0.95, 0.95)
-    return soap(parameters, recipe.lr, betas, weight_decay=recipe.weight_decay, precondition_frequency=10)
+    return soap(
+        parameters, recipe.lr, betas, weight_decay=recipe.weight_decay, precondition_frequency=recipe.precondition
+    )
 
 
 @contextmanager

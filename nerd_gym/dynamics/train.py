@@ -28,6 +28,7 @@ NORMALISER_FRAMES = EXPLAINED_FRAMES = 20_000
 REFINEMENT = {"steps": 3000, "lr": 1e-3}  # of a network that is trained further
 NETWORK_RECIPES = {
     "mlp": {"steps": 6000, "batch": 2048, "optimiser": "soap", "lr": 3e-3},
+    "mlp, free base": {"steps": 18_000, "batch": 2048, "optimiser": "soap", "lr": 3e-3, "precondition": 25},
     "transformer": {"steps": 4000, "batch": 128, "optimiser": "adamw", "lr": 1e-3, "weight_decay": 0.01},
 }
 
@@ -116,12 +117,14 @@ def train_network(
     if unknown:
         raise ValueError(f"{kind} has no size {unknown[0]!r}; valid: {', '.join(cls.default_network)}")
     tensors: dict[str, Tensor] = {}
-    network, recipe = cls.default_network | dict(settings.network), settings.recipe(**NETWORK_RECIPES[kind])
+    legged = f"{kind}, free base"
+    defaults = NETWORK_RECIPES[legged if robot.free_base and legged in NETWORK_RECIPES else kind]
+    network, recipe = cls.default_network | dict(settings.network), settings.recipe(**defaults)
     if settings.start is not None:
         tensors, old = load_model(settings.start, robot)
         if old["kind"] != kind or (settings.network and old["network"] != network):
             raise ValueError(f"{settings.start.name} is a {old['kind']} of {old['network']}, not a {kind} of {network}")
-        network, recipe = old["network"], settings.recipe(**NETWORK_RECIPES[kind] | REFINEMENT)
+        network, recipe = old["network"], settings.recipe(**defaults | REFINEMENT)
         facts = facts | {"start": file_hash(settings.start)}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
