@@ -28,7 +28,7 @@ class NeuralBackend(Backend):
     options = {
         "model": "path of a model (default: the packaged one of this robot and teacher)",
         "teacher": "backend that the packaged model was learned from (default: warp)",
-        "threads": "CPU threads of a structured model (default: all); networks use as many as torch does",
+        "threads": "CPU threads of the kernels (default: all); networks use as many as torch does",
     }
 
     def __init__(
