@@ -1,4 +1,4 @@
-"""What a network sees of a robot, and the step that its output means, as two Warp kernels: a thread per environment.
+"""What a network sees of a robot, and the step that its output means, as Warp kernels with a thread per environment.
 
 They give what mlp.py gives in torch, where every operation is a pass over the batch. Poses and velocities are in the
 axes of a free base about its origin, or in the world's for a fixed base, so that nothing depends on where a robot
@@ -8,96 +8,15 @@ walks.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
 import warp as wp
 
 from .contact_features import COARSE, DEEPEST, FINE
+from .fused_tables import Body, Scale, Sizes, Views
 from .network_model import INPUT_LIMIT
 
 NEAR, TOUCH, DEEP = wp.constant(COARSE), wp.constant(FINE), wp.constant(DEEPEST)
 FARTHEST = wp.constant(INPUT_LIMIT)
-
-
-class Sizes(NamedTuple):
-    """What kernels are made for."""
-
-    frames: int  # F of the robot's kinematics
-    frame: int  # which of them is the robot's own
-    joints: int  # nj
-    free: bool
-    gravity: bool
-    ground: bool
-    candidates: int  # C
-    distinct: int  # S of them that a network sees
-    shown: int  # entries of the joints' view that it sees
-    limited: int  # L joints with limits
-    elements: int  # G of the symmetry group
-
-    @property
-    def view(self) -> int:
-        """V, the entries that the canonical choice looks at."""
-        return 4 * self.joints + 3 * (self.gravity + self.ground + self.free)
-
-    @property
-    def inputs(self) -> int:
-        """D of the network."""
-        return self.view - 4 * self.joints + self.shown + 7 * self.distinct + 8 * self.limited
-
-
-@wp.struct
-class Body:
-    """A robot's frames as :class:`Kinematics` has them, its candidates and limits."""
-
-    parent: wp.array(dtype=wp.int32)  # [F], -1 is the world
-    joint: wp.array(dtype=wp.int32)  # [F], -1 for a welded body
-    hinge: wp.array(dtype=wp.int32)  # [F]
-    zero: wp.array(dtype=wp.float32)  # [F], q where the MJCF draws the joint
-    turn: wp.array(dtype=wp.mat33)  # [F], a joint's transform is linear in 1, sin q, 1 - cos q and q
-    turn_sin: wp.array(dtype=wp.mat33)
-    turn_cos: wp.array(dtype=wp.mat33)
-    place: wp.array(dtype=wp.vec3)
-    place_sin: wp.array(dtype=wp.vec3)
-    place_cos: wp.array(dtype=wp.vec3)
-    place_lin: wp.array(dtype=wp.vec3)
-    axis: wp.array(dtype=wp.vec3)  # [F], of the joint, in the frame
-    anchor: wp.array(dtype=wp.vec3)  # [F], a point on it
-    carrier: wp.array(dtype=wp.int32)  # [C], the frame of a candidate
-    centre: wp.array(dtype=wp.vec3)  # [C], in that frame
-    radius: wp.array(dtype=wp.float32)  # [C]
-    slot: wp.array(dtype=wp.int32)  # [C], its number among the distinct ones, or -1
-    unlimited: wp.array(dtype=wp.int32)  # [nj], 1 for a hinge that turns all the way round
-    shown: wp.array(dtype=wp.int32)  # which entries of the joints' view [4, nj] the network sees
-    limited: wp.array(dtype=wp.int32)  # [L]
-    lower: wp.array(dtype=wp.float32)  # [L]
-    upper: wp.array(dtype=wp.float32)  # [L]
-    gravity: wp.vec3  # unit vector
-    dt: wp.float32
-
-
-@wp.struct
-class Views:
-    """The symmetry group, as :class:`Canonical` has it."""
-
-    functional: wp.array2d(dtype=wp.float32)  # [G, V]
-    permutation: wp.array2d(dtype=wp.int32)  # [G, nj]
-    joint_sign: wp.array2d(dtype=wp.float32)  # [G, 4 nj]
-    sign: wp.array2d(dtype=wp.float32)  # [G, nj]
-    vector: wp.array(dtype=wp.mat33)  # [G], to multiply columns from the left
-    pseudo: wp.array(dtype=wp.mat33)
-    candidates: wp.array2d(dtype=wp.int32)  # [G, S]
-    inverse: wp.array(dtype=wp.int32)  # [G]
-
-
-@wp.struct
-class Scale:
-    """A normaliser's tensors, in its own memory."""
-
-    input_mean: wp.array(dtype=wp.float32)
-    input_std: wp.array(dtype=wp.float32)
-    output_mean: wp.array(dtype=wp.float32)
-    output_std: wp.array(dtype=wp.float32)
-    output_limit: wp.array(dtype=wp.float32)
 
 
 @wp.func
@@ -114,6 +33,18 @@ def matrix_of(w: float, x: float, y: float, z: float) -> wp.mat33:
         2.0 * (y * z + w * x),
         1.0 - 2.0 * (x * x + y * y),
     )
+
+
+@wp.func
+def turn_of(body: Body, f: int, s: float, c: float) -> wp.mat33:
+    """Rotation of a frame in its parent's, at sin q and 1 - cos q of its joint."""
+    return body.turn[f] + s * body.turn_sin[f] + c * body.turn_cos[f]
+
+
+@wp.func
+def place_of(body: Body, f: int, angle: float, s: float, c: float) -> wp.vec3:
+    """Origin of a frame in its parent's."""
+    return body.place[f] + s * body.place_sin[f] + c * body.place_cos[f] + angle * body.place_lin[f]
 
 
 @wp.func
@@ -218,27 +149,23 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
                     w = vel_w[p]
                     v = vel_v[p]
                 j = body.joint[f]
-                if j < 0:
-                    rotation[f] = up * body.turn[f]
-                    origin[f] = place + up * body.place[f]
-                else:
+                angle = wp.float32(0.0)
+                rate = wp.float32(0.0)
+                if j >= 0:
                     angle = q[env, j + q_shift] - body.zero[f]
                     rate = qd[env, j + dof_shift]
-                    if body.hinge[f] == 1:
-                        s = wp.sin(angle)
-                        c = 1.0 - wp.cos(angle)
-                        r = up * (body.turn[f] + s * body.turn_sin[f] + c * body.turn_cos[f])
-                        place = place + up * (body.place[f] + s * body.place_sin[f] + c * body.place_cos[f])
-                        axis = rate * (r * body.axis[f])
-                        rotation[f] = r
-                        w = w + axis
-                        v = v + wp.cross(place + r * body.anchor[f], axis)
-                    else:
-                        r = up * body.turn[f]
-                        place = place + up * (body.place[f] + angle * body.place_lin[f])
-                        rotation[f] = r
-                        v = v + rate * (r * body.axis[f])
-                    origin[f] = place
+                s = wp.sin(angle)
+                c = 1.0 - wp.cos(angle)
+                r = up * turn_of(body, f, s, c)
+                place = place + up * place_of(body, f, angle, s, c)
+                axis = rate * (r * body.axis[f])
+                if body.hinge[f] == 1:
+                    w = w + axis
+                    v = v + wp.cross(place + r * body.anchor[f], axis)
+                else:
+                    v = v + axis
+                rotation[f] = r
+                origin[f] = place
                 vel_w[f] = w
                 vel_v[f] = v
 
@@ -323,6 +250,57 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
             put_near(inputs, env, at_limits + limited + k, 2 * limited, body.upper[k] - position, -rate, dt, scale)
 
     return _kernel(see, "see", sizes)
+
+
+@lru_cache(maxsize=32)
+def stand_kernel(sizes: Sizes) -> wp.Kernel:
+    """Distances of all candidates [N, C] alone."""
+    frames, frame, free, candidates = sizes.frames, sizes.frame, sizes.free, sizes.candidates
+    q_shift = 7 if free else 0
+
+    def stand(
+        q: wp.array2d(dtype=wp.float32),
+        ground_point: wp.array(dtype=wp.vec3),
+        ground_normal: wp.array(dtype=wp.vec3),
+        body: Body,
+        distances: wp.array2d(dtype=wp.float32),
+        first: int,
+    ):
+        env = wp.tid() + first
+        rotation = wp.zeros(shape=(frames,), dtype=wp.mat33)
+        origin = wp.zeros(shape=(frames,), dtype=wp.vec3)
+        world = wp.identity(n=3, dtype=wp.float32)
+        base = wp.vec3(0.0, 0.0, 0.0)
+        if wp.static(free):
+            base = wp.vec3(q[env, 0], q[env, 1], q[env, 2])
+            world = wp.transpose(matrix_of(q[env, 3], q[env, 4], q[env, 5], q[env, 6]))
+        plane = ground_normal[env]
+        offset = wp.dot(ground_point[env] - base, plane)
+        normal = world * plane
+        for f in range(frames):
+            if wp.static(free) and f == frame:
+                rotation[f] = wp.identity(n=3, dtype=wp.float32)
+            else:
+                p = body.parent[f]
+                up = world
+                place = -(world * base)
+                if p >= 0:
+                    up = rotation[p]
+                    place = origin[p]
+                j = body.joint[f]
+                angle = wp.float32(0.0)
+                if j >= 0:
+                    angle = q[env, j + q_shift] - body.zero[f]
+                s = wp.sin(angle)
+                c = 1.0 - wp.cos(angle)
+                rotation[f] = up * turn_of(body, f, s, c)
+                origin[f] = place + up * place_of(body, f, angle, s, c)
+        for k in range(candidates):
+            f = body.carrier[k]
+            point = origin[f] + rotation[f] * body.centre[k] - body.radius[k] * normal
+            distances[env, k] = wp.dot(point, normal) - offset
+
+    return _kernel(stand, "stand", sizes)
 
 
 @lru_cache(maxsize=32)

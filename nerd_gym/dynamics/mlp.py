@@ -10,7 +10,8 @@ from ..robots.contacts import Contacts
 from ..robots.model import SLIDE
 from .contact_features import ContactMotion, PointMotion, invariant_features, near_features
 from .frames import Frame
-from .fused_step import FusedStep, Shown
+from .fused_step import FusedStep
+from .fused_tables import Shown
 from .model import History, Motion
 from .network import Mlp
 from .network_model import NetworkModel
@@ -125,6 +126,9 @@ class MlpModel(NetworkModel):
         residual, change = (self._canonical.motion_back(x, element) for x in outputs.split(self.robot.nv, 1))
         step = residual + self._dt * (velocity + 0.5 * change)
         return self.robot_frames.advance(state, step, change)
+
+    def distances(self, q: Tensor, ground_point: Tensor, ground_normal: Tensor) -> Tensor:
+        return self.fused.distances(q, ground_point, ground_normal)
 
     def close(self) -> None:
         self.fused.close()

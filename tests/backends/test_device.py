@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from nerd_gym.backends.featherstone import frame_kernel
 from nerd_gym.dynamics.checkpoint import save_model
-from nerd_gym.dynamics.fused import advance_kernel, see_kernel
+from nerd_gym.dynamics.fused import advance_kernel, see_kernel, stand_kernel
 from nerd_gym.dynamics.mlp import MlpModel
 from nerd_gym.dynamics.trust import fit_trust
 
@@ -110,7 +110,7 @@ def test_kernels_compile_to_ptx(name, tmp_path):
     links = model.nj + int(model.free_base)
     fused = MlpModel(model, {}, {"network": {"width": 8, "depth": 1}}).fused.sizes
     kernels = [frame_kernel(links, model.nv, len(model.candidates.radius), model.free_base)]
-    for kernel in (*kernels, see_kernel(fused), advance_kernel(fused)):
+    for kernel in (*kernels, see_kernel(fused), stand_kernel(fused), advance_kernel(fused)):
         folder = tmp_path / kernel.key
         wp.compile_aot_module(kernel.module, device=None, arch=86, module_dir=folder, use_ptx=True)
         [ptx] = list(folder.rglob("*.ptx"))
