@@ -28,7 +28,7 @@ class NeuralBackend(Backend):
     options = {
         "model": "path of a model (default: the packaged one of this robot and teacher)",
         "teacher": "backend that the packaged model was learned from (default: warp)",
-        "threads": "CPU threads of a structured model (default: all); networks use as many as torch does",
+        "threads": "CPU threads of the kernels (default: all); networks use as many as torch does",
     }
 
     def __init__(
@@ -57,6 +57,16 @@ class NeuralBackend(Backend):
         q, qd = self.model.predict(before, joint_force, self._contacts_before, self.history)
         self.q.copy_(q)
         self.qd.copy_(qd)
+
+    def _contacts_now(self) -> Contacts:
+        ground = self.ground_point, self.ground_normal
+        distance = self.model.distances(self.q, *ground)
+        if distance is None:
+            return super()._contacts_now()
+        # Copies, because state and ground change in place and the rest of the contacts may be asked for later.
+        contacts = self._find_contacts(self.q.clone(), *(x.clone() for x in ground))
+        contacts.distance = distance
+        return contacts
 
     def info(self) -> dict[str, Tensor]:
         if self.last is None:

@@ -75,10 +75,7 @@ class WarpBackend(Backend):
 
 
 class Launcher:
-    """Runs a frame kernel over a batch in place, on all threads of a CPU or on a CUDA stream.
-
-    One recorded launch per shard: the arrays stay where they are for the launcher's life.
-    """
+    """Runs a frame kernel over a batch in place; the arrays stay where they are for the launcher's life."""
 
     def __init__(
         self,
@@ -91,11 +88,8 @@ class Launcher:
         ground_normal: Tensor,
         threads: int | None = None,
     ):
-        self._device = q.device
-        device = wp.device_from_torch(q.device)
-        load_with_notice(kernel, device)
-        n = len(q)
-        self._force = torch.zeros(n, nj, device=q.device)
+        self._force = torch.zeros(len(q), nj, device=q.device)
+        self._slices = Slices(len(q), q.device, threads)
         arrays = [
             wp.from_torch(q),
             wp.from_torch(qd),
@@ -103,29 +97,47 @@ class Launcher:
             wp.from_torch(ground_point, dtype=wp.vec3),
             wp.from_torch(ground_normal, dtype=wp.vec3),
         ]
-        threads = cpu_threads(threads) if q.device.type == "cpu" else 1
-        shards = 1 if threads == 1 else max(1, min(SHARDS_PER_THREAD * threads, n // SHARD))
-        edges = np.linspace(0, n, shards + 1).astype(int)
-        self._launches = [
-            wp.launch(
-                kernel,
-                dim=int(end - start),
-                inputs=[*arrays, *constants, int(start)],
-                device=device,
-                record_cmd=True,
-            )
-            for start, end in pairwise(edges)
-        ]
-        self._helpers = min(threads, shards) - 1
-        self._pool = ThreadPoolExecutor(self._helpers, "nerd-gym-warp") if self._helpers else None
+        self._launches = self._slices.record(kernel, [*arrays, *constants])
 
     def __call__(self, joint_force: Tensor) -> None:
         """One frame under joint_force [N, nj]."""
         self._force.copy_(joint_force)
+        self._slices.run(self._launches)
+
+    def close(self) -> None:
+        """Give back the threads."""
+        self._slices.close()
+
+
+class Slices:
+    """Runs kernels over the rows of a batch, on all threads of a CPU or on torch's CUDA stream.
+
+    One recorded launch per slice of the rows; a kernel's last argument is the first row of the slice.
+    """
+
+    def __init__(self, rows: int, device: torch.device, threads: int | None = None):
+        self._device = device
+        threads = cpu_threads(threads) if device.type == "cpu" else 1
+        shards = 1 if threads == 1 else max(1, min(SHARDS_PER_THREAD * threads, rows // SHARD))
+        self._edges = np.linspace(0, rows, shards + 1).astype(int)
+        self._helpers = min(threads, shards) - 1
+        self._pool = ThreadPoolExecutor(self._helpers, "nerd-gym-warp") if self._helpers else None
+
+    def record(self, kernel: wp.Kernel, inputs: list) -> list[wp.Launch]:
+        """Prepare a kernel; its arrays must stay where they are as long as the launches are used."""
+        device = wp.device_from_torch(self._device)
+        load_with_notice(kernel, device)
+        return [
+            wp.launch(kernel, dim=int(end - start), inputs=[*inputs, int(start)], device=device, record_cmd=True)
+            for start, end in pairwise(self._edges)
+        ]
+
+    def run(self, launches: list[wp.Launch]) -> None:
+        """All slices of a kernel."""
         if self._device.type == "cuda":
-            self._launches[0].launch(stream=wp.stream_from_torch(torch.cuda.current_stream(self._device)))
+            launches[0].launch(stream=wp.stream_from_torch(torch.cuda.current_stream(self._device)))
             return
-        queue = iter(self._launches)
+        queue = iter(launches)
 
         def work() -> None:
             for launch in queue:  # taking the next from a list's iterator is atomic

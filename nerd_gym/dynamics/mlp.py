@@ -10,6 +10,8 @@ from ..robots.contacts import Contacts
 from ..robots.model import SLIDE
 from .contact_features import ContactMotion, PointMotion, invariant_features, near_features
 from .frames import Frame
+from .fused_step import FusedStep
+from .fused_tables import Shown
 from .model import History, Motion
 from .network import Mlp
 from .network_model import NetworkModel
@@ -28,6 +30,11 @@ class MlpModel(NetworkModel):
     kind = "mlp"
     default_network = {"width": 256, "depth": 3}
     frames = 1
+
+    def _open(self, tensors: dict[str, Tensor]) -> None:
+        super()._open(tensors)
+        shown = Shown(self._gravity, self._points.distinct, self._shown, self._limited, self._limits, self._canonical)
+        self.fused = FusedStep(self, shown)
 
     def _prepare(self) -> None:
         robot, m, frames = self.robot, self.robot.mj_model, self.robot_frames
@@ -109,8 +116,19 @@ class MlpModel(NetworkModel):
 
     @torch.no_grad()
     def predict(self, state: Motion, joint_force: Tensor, contacts: Contacts, history: History | None) -> Motion:
+        return self.fused(state, joint_force, contacts)
+
+    @torch.no_grad()
+    def predict_in_torch(self, state: Motion, joint_force: Tensor, contacts: Contacts) -> Motion:
+        """What :meth:`predict` does, by the functions that training uses."""
         features, element, velocity = self._see(state, joint_force, contacts)
         outputs = self.normaliser.outputs(self.module(self.normaliser.inputs(features)))
         residual, change = (self._canonical.motion_back(x, element) for x in outputs.split(self.robot.nv, 1))
         step = residual + self._dt * (velocity + 0.5 * change)
         return self.robot_frames.advance(state, step, change)
+
+    def distances(self, q: Tensor, ground_point: Tensor, ground_normal: Tensor) -> Tensor:
+        return self.fused.distances(q, ground_point, ground_normal)
+
+    def close(self) -> None:
+        self.fused.close()

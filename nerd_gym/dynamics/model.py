@@ -79,6 +79,10 @@ class DynamicsModel(ABC):
     def predict(self, state: Motion, joint_force: Tensor, contacts: Contacts, history: History | None) -> Motion:
         """The state a frame later: joint_force [N, nj] is held, contacts are those of the state."""
 
+    def distances(self, q: Tensor, ground_point: Tensor, ground_normal: Tensor) -> Tensor | None:
+        """[N, C] of the contact candidates, from a model that finds them faster than torch does; else None."""
+        return None
+
     def close(self) -> None:
         """Give back threads."""
 

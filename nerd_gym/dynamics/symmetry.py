@@ -304,6 +304,19 @@ class Canonical:
         """The inverse of :meth:`motion`."""
         return motion if element is None else self.motion(motion, self._inverse[element])
 
+    def tables(self) -> dict[str, Tensor]:
+        """The group for a kernel: a row per element, matrices to multiply columns from the left."""
+        return {
+            "functional": self._functional.T,
+            "permutation": self._permutation,
+            "joint_sign": self._joint_sign.flatten(1),
+            "sign": self._sign,
+            "vector": self._vector.mT,
+            "pseudo": self._pseudo.mT,
+            "candidates": self._candidates,
+            "inverse": self._inverse,
+        }
+
 
 def _inverse(elements: tuple[Element, ...], element: Element) -> int:
     return next(k for k, other in enumerate(elements) if other @ element == elements[0])

@@ -46,9 +46,9 @@ class Trust:
         self._robot, self.known, self._device = robot, bool(own), device
         if not own:
             return
-        self._q_range, self._qd_range, self._force_range, self._levels = (
-            own.pop(k) for k in ("q_range", "qd_range", "force_range", "levels")
-        )
+        ranges = [own.pop(f"{name}_range") for name in ("q", "qd", "force")]
+        self._q_range, self._qd_range, _ = ranges
+        self._ranges, self._levels = torch.cat(ranges), own.pop("levels")
         mean, std = own.pop("mean"), own.pop("std")
         network = TrustNetwork(len(mean))
         network.load_state_dict(own)
@@ -65,8 +65,9 @@ class Trust:
             return torch.ones(len(q), device=q.device)
         x = self.features(q, qd, force, contacts)
         (w1, b1), (w2, b2), (w3, b3) = self._layers
-        silu = nn.functional.silu
-        expected = torch.addmm(b3, silu(torch.addmm(b2, silu(torch.addmm(b1, x, w1)), w2)), w3)[:, 0]
+        for weight, bias in ((w1, b1), (w2, b2)):
+            x = nn.functional.silu(torch.addmm(bias, x, weight), inplace=True)
+        expected = torch.addmm(b3, x, w3)[:, 0]
         place = torch.bucketize(expected, self._levels).float() / LEVELS
         return (1 - place) * self.inside(q, qd, force)
 
@@ -77,7 +78,7 @@ class Trust:
 
     def ratios(self, q: Tensor, qd: Tensor, force: Tensor) -> Tensor:
         """[N, nq + nv + nj]: how far out each coordinate is; the box of the training data ends at 1."""
-        return torch.cat([q.abs() / self._q_range, qd.abs() / self._qd_range, force.abs() / self._force_range], -1)
+        return torch.cat([q, qd, force], -1).abs_().div_(self._ranges)
 
     @property
     def coordinates(self) -> list[str]:

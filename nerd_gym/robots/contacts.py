@@ -30,7 +30,7 @@ class Contacts:
 
     @cached_property
     def distance(self) -> Tensor:
-        """[N, C] of the surface, negative inside the ground."""
+        """[N, C] of the surface, negative inside the ground. Whoever has found it already may set it."""
         over = (self.centre - self.ground_point[:, None]) * self.ground_normal[:, None]
         return over.sum(-1) - self._finder.radius
 

@@ -6,6 +6,10 @@ import warp as wp
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nerd_gym.backends.featherstone import frame_kernel
+from nerd_gym.dynamics.checkpoint import save_model
+from nerd_gym.dynamics.fused import advance_kernel, see_kernel, stand_kernel
+from nerd_gym.dynamics.mlp import MlpModel
+from nerd_gym.dynamics.trust import fit_trust
 
 from ..conftest import ALL_VARIANTS, ROBOTS, make_vec, robot
 
@@ -30,7 +34,35 @@ class NoHostRoundTrips(TorchDispatchMode):
 
 @pytest.mark.parametrize(("env_id", "backend", "options"), [v for v in ALL_VARIANTS if v[1] != "mujoco"])
 def test_step_never_waits_for_the_host(env_id, backend, options, monkeypatch):
-    env = make_vec(env_id, 64, backend=backend, max_episode_steps=3, **options)
+    steps_without_the_host(make_vec(env_id, 64, backend=backend, max_episode_steps=3, **options), monkeypatch)
+
+
+@pytest.mark.parametrize(("env_id", "name"), [("NeRD/Ant-v0", "ant"), ("NeRD/Anymal-v0", "anymal")])
+def test_step_of_a_network_never_waits_for_the_host(env_id, name, monkeypatch, tmp_path):
+    """A fresh network with the trust of one that has seen nothing: every part of the step is there."""
+    model, path = robot(name), tmp_path / "model.safetensors"
+    save_model(path, fresh_tensors(model), fresh_facts(model))
+    steps_without_the_host(make_vec(env_id, 64, backend="neural", model=path, max_episode_steps=3), monkeypatch)
+
+
+def fresh_facts(model) -> dict:
+    facts = {"kind": "mlp", "robot": model.name, "robot_hash": model.hash, "frame_dt": model.frame_dt}
+    return facts | {"teacher": "warp", "network": {"width": 16, "depth": 2}}
+
+
+def fresh_tensors(model) -> dict[str, torch.Tensor]:
+    made = MlpModel(model, {}, fresh_facts(model))
+    made.normaliser.output_limit.fill_(0.1)
+    n = 256
+    q = torch.as_tensor(model.mj_model.qpos0, dtype=torch.float32).repeat(n, 1) + 0.1 * torch.randn(n, model.nq)
+    qd, force = torch.randn(n, model.nv), torch.randn(n, model.nj)
+    up = torch.tensor([[0.0, 0.0, 1.0]]).repeat(n, 1)
+    held = {"q": q, "qd": qd, "force": force, "contacts": made.find_contacts(q, torch.zeros(n, 3), up)}
+    trust, _ = fit_trust(model, held, held, torch.rand(n), steps=1)
+    return made.tensors() | trust
+
+
+def steps_without_the_host(env, monkeypatch):
     env.reset(seed=0)
     env.backend.host_checks = False  # as on an accelerator
     action = torch.rand(env.action_space.shape) * 2 - 1
@@ -76,8 +108,11 @@ def test_with_and_without_host_checks_the_numbers_are_the_same(env_id, options):
 def test_kernels_compile_to_ptx(name, tmp_path):
     model = robot(name)
     links = model.nj + int(model.free_base)
-    kernel = frame_kernel(links, model.nv, len(model.candidates.radius), model.free_base)
-    wp.compile_aot_module(kernel.module, device=None, arch=86, module_dir=tmp_path, use_ptx=True)
-    [ptx] = list(tmp_path.rglob("*.ptx"))
-    text = ptx.read_text()
-    assert ".target sm_86" in text and f"{kernel.key}" in text
+    fused = MlpModel(model, {}, {"network": {"width": 8, "depth": 1}}).fused.sizes
+    kernels = [frame_kernel(links, model.nv, len(model.candidates.radius), model.free_base)]
+    for kernel in (*kernels, see_kernel(fused), stand_kernel(fused), advance_kernel(fused)):
+        folder = tmp_path / kernel.key
+        wp.compile_aot_module(kernel.module, device=None, arch=86, module_dir=folder, use_ptx=True)
+        [ptx] = list(folder.rglob("*.ptx"))
+        text = ptx.read_text()
+        assert ".target sm_86" in text and f"{kernel.key}" in text

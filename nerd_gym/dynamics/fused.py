@@ -1,0 +1,381 @@
+"""What a network sees of a robot, and the step that its output means, as Warp kernels with a thread per environment.
+
+They give what mlp.py gives in torch, where every operation is a pass over the batch. Poses and velocities are in the
+axes of a free base about its origin, or in the world's for a fixed base, so that nothing depends on where a robot
+walks.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import warp as wp
+
+from .contact_features import COARSE, DEEPEST, FINE
+from .fused_tables import Body, Scale, Sizes, Views
+from .network_model import INPUT_LIMIT
+
+NEAR, TOUCH, DEEP = wp.constant(COARSE), wp.constant(FINE), wp.constant(DEEPEST)
+FARTHEST = wp.constant(INPUT_LIMIT)
+
+
+@wp.func
+def matrix_of(w: float, x: float, y: float, z: float) -> wp.mat33:
+    """Of a unit quaternion."""
+    return wp.mat33(
+        1.0 - 2.0 * (y * y + z * z),
+        2.0 * (x * y - w * z),
+        2.0 * (x * z + w * y),
+        2.0 * (x * y + w * z),
+        1.0 - 2.0 * (x * x + z * z),
+        2.0 * (y * z - w * x),
+        2.0 * (x * z - w * y),
+        2.0 * (y * z + w * x),
+        1.0 - 2.0 * (x * x + y * y),
+    )
+
+
+@wp.func
+def turn_of(body: Body, f: int, s: float, c: float) -> wp.mat33:
+    """Rotation of a frame in its parent's, at sin q and 1 - cos q of its joint."""
+    return body.turn[f] + s * body.turn_sin[f] + c * body.turn_cos[f]
+
+
+@wp.func
+def place_of(body: Body, f: int, angle: float, s: float, c: float) -> wp.vec3:
+    """Origin of a frame in its parent's."""
+    return body.place[f] + s * body.place_sin[f] + c * body.place_cos[f] + angle * body.place_lin[f]
+
+
+@wp.func
+def put(inputs: wp.array2d(dtype=wp.float32), env: int, at: int, value: float, scale: Scale):
+    """Write one input, normalised and always finite."""
+    x = (value - scale.input_mean[at]) / scale.input_std[at]
+    if wp.isnan(x):
+        x = 0.0
+    inputs[env, at] = wp.clamp(x, -FARTHEST, FARTHEST)
+
+
+@wp.func
+def put_near(
+    inputs: wp.array2d(dtype=wp.float32),
+    env: int,
+    at: int,
+    count: int,
+    distance: float,
+    speed: float,
+    dt: float,
+    scale: Scale,
+) -> float:
+    """Write the four features of one of `count` distances; gives how near it is."""
+    coarse = wp.clamp(distance / NEAR, -DEEP, 1.0)
+    ahead = wp.clamp((distance + dt * speed) / NEAR, -DEEP, 1.0)
+    near = 1.0 - wp.max(wp.min(coarse, ahead), 0.0)
+    put(inputs, env, at, coarse, scale)
+    put(inputs, env, at + count, ahead, scale)
+    put(inputs, env, at + 2 * count, wp.clamp(distance / TOUCH, -1.0, 1.0), scale)
+    put(inputs, env, at + 3 * count, near * speed, scale)
+    return near
+
+
+@lru_cache(maxsize=32)
+def see_kernel(sizes: Sizes) -> wp.Kernel:
+    """Normalised inputs [N, D], elements [N] and distances of all candidates [N, C] of environments `first`, ..."""
+    frames, frame, nj, free, gravity, ground, candidates, distinct, shown, limited, elements = sizes
+    q_shift, dof_shift = (7, 6) if free else (0, 0)
+    view_size, points = sizes.view, max(distinct, 1)
+    at_gravity = 4 * nj
+    at_normal = at_gravity + 3 * gravity
+    at_spin = at_normal + 3 * ground
+    hidden = 4 * nj - shown  # the rest of the view stands so much earlier among the inputs
+    at_near = view_size - hidden
+    at_slip = at_near + 4 * distinct
+    at_limits = at_slip + 3 * distinct
+
+    def see(
+        q: wp.array2d(dtype=wp.float32),
+        qd: wp.array2d(dtype=wp.float32),
+        force: wp.array2d(dtype=wp.float32),
+        ground_point: wp.array(dtype=wp.vec3),
+        ground_normal: wp.array(dtype=wp.vec3),
+        body: Body,
+        views: Views,
+        scale: Scale,
+        inputs: wp.array2d(dtype=wp.float32),
+        element: wp.array(dtype=wp.int32),
+        distances: wp.array2d(dtype=wp.float32),
+        first: int,
+    ):
+        env = wp.tid() + first
+        dt = body.dt
+        rotation = wp.zeros(shape=(frames,), dtype=wp.mat33)
+        origin = wp.zeros(shape=(frames,), dtype=wp.vec3)
+        vel_w = wp.zeros(shape=(frames,), dtype=wp.vec3)
+        vel_v = wp.zeros(shape=(frames,), dtype=wp.vec3)  # of the point at the axes' origin
+        view = wp.zeros(shape=(view_size,), dtype=wp.float32)
+        distance = wp.zeros(shape=(points,), dtype=wp.float32)
+        speed = wp.zeros(shape=(points,), dtype=wp.float32)
+        slip = wp.zeros(shape=(points,), dtype=wp.vec3)
+
+        # The world in the axes that all else is in.
+        world = wp.identity(n=3, dtype=wp.float32)
+        base = wp.vec3(0.0, 0.0, 0.0)
+        base_v = wp.vec3(0.0, 0.0, 0.0)
+        base_w = wp.vec3(0.0, 0.0, 0.0)
+        if wp.static(free):
+            base = wp.vec3(q[env, 0], q[env, 1], q[env, 2])
+            world = wp.transpose(matrix_of(q[env, 3], q[env, 4], q[env, 5], q[env, 6]))
+            base_v = world * wp.vec3(qd[env, 0], qd[env, 1], qd[env, 2])
+            base_w = wp.vec3(qd[env, 3], qd[env, 4], qd[env, 5])
+        plane = ground_normal[env]
+        offset = wp.dot(ground_point[env] - base, plane)
+        normal = world * plane
+
+        # Poses and velocities, root to leaves.
+        for f in range(frames):
+            if wp.static(free) and f == frame:
+                rotation[f] = wp.identity(n=3, dtype=wp.float32)
+                vel_w[f] = base_w
+                vel_v[f] = base_v
+            else:
+                p = body.parent[f]
+                up = world
+                place = -(world * base)
+                w = wp.vec3(0.0, 0.0, 0.0)
+                v = wp.vec3(0.0, 0.0, 0.0)
+                if p >= 0:
+                    up = rotation[p]
+                    place = origin[p]
+                    w = vel_w[p]
+                    v = vel_v[p]
+                j = body.joint[f]
+                angle = wp.float32(0.0)
+                rate = wp.float32(0.0)
+                if j >= 0:
+                    angle = q[env, j + q_shift] - body.zero[f]
+                    rate = qd[env, j + dof_shift]
+                s = wp.sin(angle)
+                c = 1.0 - wp.cos(angle)
+                r = up * turn_of(body, f, s, c)
+                place = place + up * place_of(body, f, angle, s, c)
+                axis = rate * (r * body.axis[f])
+                if body.hinge[f] == 1:
+                    w = w + axis
+                    v = v + wp.cross(place + r * body.anchor[f], axis)
+                else:
+                    v = v + axis
+                rotation[f] = r
+                origin[f] = place
+                vel_w[f] = w
+                vel_v[f] = v
+
+        # The view from the robot's frame.
+        back = wp.identity(n=3, dtype=wp.float32)
+        if wp.static(not free):
+            back = wp.transpose(rotation[frame])
+        for j in range(nj):
+            position = q[env, j + q_shift]
+            if body.unlimited[j] == 1:
+                view[j] = wp.sin(position)
+                view[nj + j] = wp.cos(position)
+            else:
+                view[j] = position
+            view[2 * nj + j] = qd[env, j + dof_shift]
+            view[3 * nj + j] = force[env, j]
+        down = back * (world * body.gravity)
+        outward = back * normal
+        for i in range(3):
+            if wp.static(gravity):
+                view[at_gravity + i] = down[i]
+            if wp.static(ground):
+                view[at_normal + i] = outward[i]
+            if wp.static(free):
+                view[at_spin + i] = base_w[i]
+        if wp.static(ground):
+            for k in range(candidates):
+                f = body.carrier[k]
+                point = origin[f] + rotation[f] * body.centre[k] - body.radius[k] * normal
+                height = wp.dot(point, normal) - offset
+                distances[env, k] = height
+                slot = body.slot[k]
+                if slot >= 0:
+                    velocity = vel_v[f] + wp.cross(vel_w[f], point)
+                    along = wp.dot(velocity, normal)
+                    distance[slot] = height
+                    speed[slot] = along
+                    slip[slot] = back * (velocity - along * normal)
+
+        # The canonical one of its equivalents, the first if several are as good.
+        e = wp.int32(0)
+        if wp.static(elements > 1):
+            best = wp.float32(-1.0e30)
+            for g in range(elements):
+                value = wp.float32(0.0)
+                for i in range(view_size):
+                    value += view[i] * views.functional[g, i]
+                if value > best:
+                    best = value
+                    e = g
+        element[env] = e
+
+        for i in range(shown):
+            k = body.shown[i]
+            row = k // nj
+            value = view[row * nj + views.permutation[e, k - row * nj]] * views.joint_sign[e, k]
+            put(inputs, env, i, value, scale)
+        turn = views.vector[e]
+        down = turn * down
+        outward = turn * outward
+        base_w = views.pseudo[e] * base_w
+        for i in range(3):
+            if wp.static(gravity):
+                put(inputs, env, at_gravity - hidden + i, down[i], scale)
+            if wp.static(ground):
+                put(inputs, env, at_normal - hidden + i, outward[i], scale)
+            if wp.static(free):
+                put(inputs, env, at_spin - hidden + i, base_w[i], scale)
+        if wp.static(ground):
+            for k in range(distinct):
+                at = views.candidates[e, k]
+                near = put_near(inputs, env, at_near + k, distinct, distance[at], speed[at], dt, scale)
+                sliding = near * (turn * slip[at])
+                for i in range(3):
+                    put(inputs, env, at_slip + i * distinct + k, sliding[i], scale)
+        for k in range(limited):
+            j = body.limited[k]
+            at = views.permutation[e, j]
+            position = view[at] * views.joint_sign[e, j]
+            rate = view[2 * nj + at] * views.joint_sign[e, 2 * nj + j]
+            put_near(inputs, env, at_limits + k, 2 * limited, position - body.lower[k], rate, dt, scale)
+            put_near(inputs, env, at_limits + limited + k, 2 * limited, body.upper[k] - position, -rate, dt, scale)
+
+    return _kernel(see, "see", sizes)
+
+
+@lru_cache(maxsize=32)
+def stand_kernel(sizes: Sizes) -> wp.Kernel:
+    """Distances of all candidates [N, C] alone."""
+    frames, frame, free, candidates = sizes.frames, sizes.frame, sizes.free, sizes.candidates
+    q_shift = 7 if free else 0
+
+    def stand(
+        q: wp.array2d(dtype=wp.float32),
+        ground_point: wp.array(dtype=wp.vec3),
+        ground_normal: wp.array(dtype=wp.vec3),
+        body: Body,
+        distances: wp.array2d(dtype=wp.float32),
+        first: int,
+    ):
+        env = wp.tid() + first
+        rotation = wp.zeros(shape=(frames,), dtype=wp.mat33)
+        origin = wp.zeros(shape=(frames,), dtype=wp.vec3)
+        world = wp.identity(n=3, dtype=wp.float32)
+        base = wp.vec3(0.0, 0.0, 0.0)
+        if wp.static(free):
+            base = wp.vec3(q[env, 0], q[env, 1], q[env, 2])
+            world = wp.transpose(matrix_of(q[env, 3], q[env, 4], q[env, 5], q[env, 6]))
+        plane = ground_normal[env]
+        offset = wp.dot(ground_point[env] - base, plane)
+        normal = world * plane
+        for f in range(frames):
+            if wp.static(free) and f == frame:
+                rotation[f] = wp.identity(n=3, dtype=wp.float32)
+            else:
+                p = body.parent[f]
+                up = world
+                place = -(world * base)
+                if p >= 0:
+                    up = rotation[p]
+                    place = origin[p]
+                j = body.joint[f]
+                angle = wp.float32(0.0)
+                if j >= 0:
+                    angle = q[env, j + q_shift] - body.zero[f]
+                s = wp.sin(angle)
+                c = 1.0 - wp.cos(angle)
+                rotation[f] = up * turn_of(body, f, s, c)
+                origin[f] = place + up * place_of(body, f, angle, s, c)
+        for k in range(candidates):
+            f = body.carrier[k]
+            point = origin[f] + rotation[f] * body.centre[k] - body.radius[k] * normal
+            distances[env, k] = wp.dot(point, normal) - offset
+
+    return _kernel(stand, "stand", sizes)
+
+
+@lru_cache(maxsize=32)
+def advance_kernel(sizes: Sizes) -> wp.Kernel:
+    """Moves q and qd of environments `first`, ... in place by what a network's output [N, 2 nv] means."""
+    nj, free = sizes.joints, sizes.free
+    q_shift, dof_shift = (7, 6) if free else (0, 0)
+    nv = nj + dof_shift
+    size = 2 * nv
+
+    def advance(
+        outputs: wp.array2d(dtype=wp.float32),
+        element: wp.array(dtype=wp.int32),
+        body: Body,
+        views: Views,
+        scale: Scale,
+        q: wp.array2d(dtype=wp.float32),
+        qd: wp.array2d(dtype=wp.float32),
+        first: int,
+    ):
+        env = wp.tid() + first
+        dt = body.dt
+        out = wp.zeros(shape=(size,), dtype=wp.float32)
+        for i in range(size):
+            value = scale.output_mean[i] + outputs[env, i] * scale.output_std[i]
+            limit = scale.output_limit[i]
+            if value > limit:
+                value = limit
+            if value < -limit:
+                value = -limit
+            out[i] = value
+
+        e = views.inverse[element[env]]
+        for j in range(nj):
+            at = dof_shift + views.permutation[e, j]
+            sign = views.sign[e, j]
+            change = sign * out[nv + at]
+            rate = qd[env, dof_shift + j]
+            q[env, q_shift + j] = q[env, q_shift + j] + (sign * out[at] + dt * (rate + 0.5 * change))
+            qd[env, dof_shift + j] = rate + change
+        if wp.static(free):
+            turn = views.vector[e]
+            pseudo = views.pseudo[e]
+            residual_v = turn * wp.vec3(out[0], out[1], out[2])
+            residual_w = pseudo * wp.vec3(out[3], out[4], out[5])
+            change_v = turn * wp.vec3(out[nv], out[nv + 1], out[nv + 2])
+            change_w = pseudo * wp.vec3(out[nv + 3], out[nv + 4], out[nv + 5])
+            quat = wp.quat(q[env, 4], q[env, 5], q[env, 6], q[env, 3])
+            rotation = matrix_of(quat[3], quat[0], quat[1], quat[2])
+            velocity = wp.vec3(qd[env, 0], qd[env, 1], qd[env, 2])
+            w = wp.vec3(qd[env, 3], qd[env, 4], qd[env, 5])
+            moved = rotation * (residual_v + dt * (wp.transpose(rotation) * velocity + 0.5 * change_v))
+            velocity = velocity + rotation * change_v
+            step = residual_w + dt * (w + 0.5 * change_w)
+            angle = wp.length(step)
+            share = 0.5
+            if angle > 1.0e-6:
+                share = wp.sin(0.5 * angle) / angle
+            whole = wp.cos(0.5 * angle)
+            way = share * step
+            quat = wp.normalize(quat * wp.quat(way[0], way[1], way[2], whole))
+            w = wp.transpose(matrix_of(whole, way[0], way[1], way[2])) * (w + change_w)
+            for i in range(3):
+                q[env, i] = q[env, i] + moved[i]
+                q[env, 4 + i] = quat[i]
+                qd[env, i] = velocity[i]
+                qd[env, 3 + i] = w[i]
+            q[env, 3] = quat[3]
+
+    return _kernel(advance, "advance", sizes)
+
+
+def _kernel(function, name: str, sizes: Sizes) -> wp.Kernel:
+    key = "_".join([name, *(str(int(size)) for size in sizes)])
+    module = wp.get_module(f"nerd_gym.fused.{key}")
+    module.options["enable_backward"] = False
+    module.options["max_unroll"] = 3
+    return wp.Kernel(function, key=key, module=module)

@@ -1,0 +1,108 @@
+"""A step of the `mlp` model by the kernels of fused.py, with its network in torch between them."""
+
+from __future__ import annotations
+
+import torch
+import warp as wp
+from torch import Tensor, nn
+
+from ..backends.warp import Slices, init_warp
+from ..robots.contacts import Contacts
+from .fused import advance_kernel, see_kernel, stand_kernel
+from .fused_tables import Shown, Sizes, make_body, make_scale, make_views, sizes_of
+from .model import Motion
+from .network_model import NetworkModel
+
+
+class FusedStep:
+    """What :meth:`MlpModel.predict` does. Weights and normaliser are used where they are, so that both may change."""
+
+    def __init__(self, model: NetworkModel, shown: Shown):
+        init_warp()
+        self._model = model
+        self.sizes = sizes_of(model, shown)
+        views = make_views(shown.canonical, model.device)
+        self._constants = [make_body(model, shown), views, make_scale(model.normaliser)]
+        self._batch: Batch | None = None
+
+    def __call__(self, state: Motion, joint_force: Tensor, contacts: Contacts) -> Motion:
+        """The state a frame later; the contacts are told their distances, which are found on the way."""
+        batch = self.see(state, joint_force, contacts)
+        run_network(self._model.module, batch.inputs, batch.hidden, batch.outputs)
+        batch.slices.run(batch.advance)
+        return Motion(batch.q.clone(), batch.qd.clone())
+
+    def see(self, state: Motion, joint_force: Tensor, contacts: Contacts) -> Batch:
+        """The batch with inputs and elements filled in."""
+        batch = self._of(len(state.q))
+        batch.q.copy_(state.q)
+        batch.qd.copy_(state.qd)
+        batch.force.copy_(joint_force)
+        batch.point.copy_(contacts.ground_point)
+        batch.normal.copy_(contacts.ground_normal)
+        batch.slices.run(batch.see)
+        if self.sizes.ground:
+            contacts.distance = batch.distances.clone()
+        return batch
+
+    def distances(self, q: Tensor, ground_point: Tensor, ground_normal: Tensor) -> Tensor:
+        """[N, C] of the candidates."""
+        batch = self._of(len(q))
+        batch.q.copy_(q)
+        batch.point.copy_(ground_point)
+        batch.normal.copy_(ground_normal)
+        batch.slices.run(batch.stand)
+        return batch.distances.clone()
+
+    def _of(self, rows: int) -> Batch:
+        if self._batch is None or len(self._batch.q) != rows:
+            self.close()
+            with torch.inference_mode(False):  # or nobody could write to them outside that mode later
+                self._batch = Batch(self._model, self.sizes, self._constants, rows)
+        return self._batch
+
+    def close(self) -> None:
+        """Give back the threads."""
+        if self._batch is not None:
+            self._batch.slices.close()
+            self._batch = None
+
+
+class Batch:
+    """The tensors of N rows that kernels and network work on, and the kernels' launches."""
+
+    def __init__(self, model: NetworkModel, sizes: Sizes, constants: list, rows: int):
+        robot, device = model.robot, model.device
+
+        def empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+            return torch.zeros(*shape, dtype=dtype, device=device)
+
+        self.q, self.qd, self.force = empty(rows, robot.nq), empty(rows, robot.nv), empty(rows, robot.nj)
+        self.point, self.normal = empty(rows, 3), empty(rows, 3)
+        self.inputs, self.outputs = empty(rows, sizes.inputs), empty(rows, 2 * robot.nv)
+        self.element = empty(rows, dtype=torch.int32)
+        self.distances = empty(rows, sizes.candidates)
+        self.hidden = [empty(rows, layer.out_features) for layer in linear_layers(model.module)[:-1]]
+        self.slices = Slices(rows, device, model.threads)
+        q, qd, force, inputs, outputs, element, distances = (
+            wp.from_torch(x)
+            for x in (self.q, self.qd, self.force, self.inputs, self.outputs, self.element, self.distances)
+        )
+        ground = [wp.from_torch(x, dtype=wp.vec3) for x in (self.point, self.normal)]
+        seen = [q, qd, force, *ground, *constants, inputs, element, distances]
+        self.see = self.slices.record(see_kernel(sizes), seen)
+        self.stand = self.slices.record(stand_kernel(sizes), [q, *ground, constants[0], distances])
+        self.advance = self.slices.record(advance_kernel(sizes), [outputs, element, *constants, q, qd])
+
+
+def linear_layers(module: nn.Module) -> list[nn.Linear]:
+    """Of an `Mlp`, in order."""
+    return [layer for layer in module if isinstance(layer, nn.Linear)]
+
+
+def run_network(module: nn.Module, inputs: Tensor, hidden: list[Tensor], outputs: Tensor) -> None:
+    """An `Mlp` without a tensor made on the way."""
+    x = inputs
+    for layer, out in zip(linear_layers(module), [*hidden, outputs], strict=True):
+        torch.addmm(layer.bias, x, layer.weight.t(), out=out)
+        x = out if out is outputs else nn.functional.silu(out, inplace=True)

@@ -1,0 +1,200 @@
+"""What the kernels of fused.py are told of a robot, its symmetries and a normaliser."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import warp as wp
+from torch import Tensor
+
+from ..robots.kinematics import Kinematics
+from ..robots.model import HINGE, RobotModel
+from .network_model import NetworkModel, Normaliser
+from .symmetry import Canonical
+
+
+class Sizes(NamedTuple):
+    """What kernels are made for."""
+
+    frames: int  # F of the robot's kinematics
+    frame: int  # which of them is the robot's own
+    joints: int  # nj
+    free: bool
+    gravity: bool
+    ground: bool
+    candidates: int  # C
+    distinct: int  # S of them that a network sees
+    shown: int  # entries of the joints' view that it sees
+    limited: int  # L joints with limits
+    elements: int  # G of the symmetry group
+
+    @property
+    def view(self) -> int:
+        """V, the entries that the canonical choice looks at."""
+        return 4 * self.joints + 3 * (self.gravity + self.ground + self.free)
+
+    @property
+    def inputs(self) -> int:
+        """D of the network."""
+        return self.view - 4 * self.joints + self.shown + 7 * self.distinct + 8 * self.limited
+
+
+@wp.struct
+class Body:
+    """A robot's frames as :class:`Kinematics` has them, its candidates and limits."""
+
+    parent: wp.array(dtype=wp.int32)  # [F], -1 is the world
+    joint: wp.array(dtype=wp.int32)  # [F], -1 for a welded body
+    hinge: wp.array(dtype=wp.int32)  # [F]
+    zero: wp.array(dtype=wp.float32)  # [F], q where the MJCF draws the joint
+    turn: wp.array(dtype=wp.mat33)  # [F], a joint's transform is linear in 1, sin q, 1 - cos q and q
+    turn_sin: wp.array(dtype=wp.mat33)
+    turn_cos: wp.array(dtype=wp.mat33)
+    place: wp.array(dtype=wp.vec3)
+    place_sin: wp.array(dtype=wp.vec3)
+    place_cos: wp.array(dtype=wp.vec3)
+    place_lin: wp.array(dtype=wp.vec3)
+    axis: wp.array(dtype=wp.vec3)  # [F], of the joint, in the frame
+    anchor: wp.array(dtype=wp.vec3)  # [F], a point on it
+    carrier: wp.array(dtype=wp.int32)  # [C], the frame of a candidate
+    centre: wp.array(dtype=wp.vec3)  # [C], in that frame
+    radius: wp.array(dtype=wp.float32)  # [C]
+    slot: wp.array(dtype=wp.int32)  # [C], its number among the distinct ones, or -1
+    unlimited: wp.array(dtype=wp.int32)  # [nj], 1 for a hinge that turns all the way round
+    shown: wp.array(dtype=wp.int32)  # which entries of the joints' view [4, nj] the network sees
+    limited: wp.array(dtype=wp.int32)  # [L]
+    lower: wp.array(dtype=wp.float32)  # [L]
+    upper: wp.array(dtype=wp.float32)  # [L]
+    gravity: wp.vec3  # unit vector
+    dt: wp.float32
+
+
+@wp.struct
+class Views:
+    """The symmetry group, as :class:`Canonical` has it."""
+
+    functional: wp.array2d(dtype=wp.float32)  # [G, V]
+    permutation: wp.array2d(dtype=wp.int32)  # [G, nj]
+    joint_sign: wp.array2d(dtype=wp.float32)  # [G, 4 nj]
+    sign: wp.array2d(dtype=wp.float32)  # [G, nj]
+    vector: wp.array(dtype=wp.mat33)  # [G], to multiply columns from the left
+    pseudo: wp.array(dtype=wp.mat33)
+    candidates: wp.array2d(dtype=wp.int32)  # [G, S]
+    inverse: wp.array(dtype=wp.int32)  # [G]
+
+
+@wp.struct
+class Scale:
+    """A normaliser's tensors, in its own memory."""
+
+    input_mean: wp.array(dtype=wp.float32)
+    input_std: wp.array(dtype=wp.float32)
+    output_mean: wp.array(dtype=wp.float32)
+    output_std: wp.array(dtype=wp.float32)
+    output_limit: wp.array(dtype=wp.float32)
+
+
+class Shown(NamedTuple):
+    """What a model tells its network."""
+
+    gravity: bool
+    distinct: np.ndarray  # candidates
+    entries: Tensor  # of the joints' view
+    limited: Tensor  # joints
+    limits: Tensor  # [2, limited]
+    canonical: Canonical
+
+
+def sizes_of(model: NetworkModel, shown: Shown) -> Sizes:
+    """What the kernels of a model are made for."""
+    robot = model.robot
+    return Sizes(
+        frames=len(model.kinematics.parents),
+        frame=model.robot_frames.link,
+        joints=robot.nj,
+        free=robot.free_base,
+        gravity=shown.gravity,
+        ground=robot.ground is not None,
+        candidates=len(robot.candidates.radius),
+        distinct=len(shown.distinct),
+        shown=len(shown.entries),
+        limited=len(shown.limited),
+        elements=shown.canonical.size,
+    )
+
+
+def make_body(model: NetworkModel, shown: Shown) -> Body:
+    """The robot's frames, candidates and limits as Warp arrays."""
+    robot, kinematics, candidates = model.robot, model.kinematics, model.robot.candidates
+    slot = np.full(len(candidates.radius), -1)
+    slot[shown.distinct] = np.arange(len(shown.distinct))
+    values = frame_arrays(robot, kinematics) | {
+        "carrier": ([kinematics.frame_of_body[int(b)] for b in candidates.body], wp.int32),
+        "centre": (candidates.position, wp.vec3),
+        "radius": (candidates.radius, wp.float32),
+        "slot": (slot, wp.int32),
+        "unlimited": (model.robot_frames.unlimited.cpu(), wp.int32),
+        "shown": (shown.entries.cpu(), wp.int32),
+        "limited": (shown.limited.cpu(), wp.int32),
+        "lower": (shown.limits[0].cpu(), wp.float32),
+        "upper": (shown.limits[1].cpu(), wp.float32),
+    }
+    body = filled(Body(), values, model.device)
+    body.gravity = wp.vec3(*model.robot_frames.gravity.tolist())
+    body.dt = robot.frame_dt
+    return body
+
+
+def frame_arrays(robot: RobotModel, kinematics: Kinematics) -> dict[str, tuple]:
+    """The fields of :class:`Body` that are per frame."""
+    m, columns = robot.mj_model, np.array(kinematics.columns)
+    first = robot.nq - robot.nj
+    joint = np.where(columns >= first, columns - first, -1)
+    own = np.maximum(joint, 0) + m.njnt - robot.nj
+    moving = (joint >= 0)[:, None]
+    one, sin, cos, lin = np.moveaxis(kinematics.terms, 1, 0)
+    return {
+        "parent": (kinematics.parents, wp.int32),
+        "joint": (joint, wp.int32),
+        "hinge": (m.jnt_type[own] == HINGE, wp.int32),
+        "zero": (np.where(joint >= 0, kinematics.reference[np.maximum(columns, 0)], 0.0), wp.float32),
+        "turn": (one[:, :3, :3], wp.mat33),
+        "turn_sin": (sin[:, :3, :3], wp.mat33),
+        "turn_cos": (cos[:, :3, :3], wp.mat33),
+        "place": (one[:, :3, 3], wp.vec3),
+        "place_sin": (sin[:, :3, 3], wp.vec3),
+        "place_cos": (cos[:, :3, 3], wp.vec3),
+        "place_lin": (lin[:, :3, 3], wp.vec3),
+        "axis": (moving * m.jnt_axis[own], wp.vec3),
+        "anchor": (moving * m.jnt_pos[own], wp.vec3),
+    }
+
+
+def make_views(canonical: Canonical, device: torch.device) -> Views:
+    """The symmetry group as Warp arrays."""
+    tables = {name: table.cpu() for name, table in canonical.tables().items()}
+    types = {torch.int64: wp.int32, torch.float32: wp.float32}
+    matrices = dict.fromkeys(("vector", "pseudo"), wp.mat33)
+    values = {name: (table, matrices.get(name, types[table.dtype])) for name, table in tables.items()}
+    return filled(Views(), values, device)
+
+
+def make_scale(normaliser: Normaliser) -> Scale:
+    """The normaliser's own tensors."""
+    scale = Scale()
+    for name, tensor in normaliser.named_buffers():
+        setattr(scale, name, wp.from_torch(tensor))
+    return scale
+
+
+def filled(struct, values: dict[str, tuple], device: torch.device):
+    """A Warp struct with arrays made of (values, dtype)."""
+    for name, (value, dtype) in values.items():
+        kind = np.int32 if dtype is wp.int32 else np.float32
+        array = np.ascontiguousarray(value, kind)
+        if not array.size and dtype in (wp.vec3, wp.mat33):
+            array = array.reshape(0, *dtype._shape_)
+        setattr(struct, name, wp.array(array, dtype=dtype, device=wp.device_from_torch(device)))
+    return struct

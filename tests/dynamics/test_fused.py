@@ -1,0 +1,134 @@
+"""The fused step does what training sees in torch, for any robot, batch and number of threads."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from nerd_gym.dynamics.mlp import MlpModel
+from nerd_gym.dynamics.model import Motion
+from nerd_gym.dynamics.symmetry import group, transform_joints, transform_state
+from nerd_gym.robots.model import RobotModel
+
+from ..conftest import ROBOTS, robot
+from .test_networks import SMALL, TREE, fitted, ground, states
+from .test_symmetry import moved_ground
+
+TOLERANCE = 1e-5  # of a prediction, relative to the largest change
+INPUTS = 1e-3  # of a normalised input: a rounding error of a distance over its finest scale
+
+
+def situation(model: RobotModel, n: int, seed: int = 0):
+    """States, forces and ground; a free base stands far from the origin over tilted ground."""
+    generator = torch.Generator().manual_seed(seed)
+    q, qd = states(model, n, seed)
+    point, normal = ground(model, n)
+    if model.free_base:
+        normal = normalize(normal + 0.3 * torch.randn(n, 3, generator=generator), dim=1)
+        q[:, :2] += torch.randn(n, 2, generator=generator)
+        point[:, :2] = q[:, :2]
+    limit = torch.as_tensor(np.maximum(model.force_limit, 1.0), dtype=torch.float32)
+    return Motion(q, qd), limit * torch.randn(n, model.nj, generator=generator), (point, normal)
+
+
+def both(model: MlpModel, state: Motion, force, plane) -> tuple[Motion, Motion]:
+    """Predictions of the kernels and of torch."""
+    fused = model.predict(state, force, model.find_contacts(state.q, *plane), None)
+    return fused, model.predict_in_torch(state, force, model.find_contacts(state.q, *plane))
+
+
+def assert_same(found: Motion, expected: Motion, before: Motion, tolerance: float = TOLERANCE) -> None:
+    change = (expected.qd - before.qd).abs().max()
+    assert change > 0.01
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, atol=float(tolerance * (1 + change)), rtol=tolerance)
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_inputs_elements_and_predictions_are_those_of_torch(name):
+    model = fitted(MlpModel, name)
+    state, force, plane = situation(model.robot, 300)
+    contacts = model.find_contacts(state.q, *plane)
+    features, element, _ = model._see(state, force, contacts)
+    distance = contacts.distance
+    seen = model.fused.see(state, force, contacts)
+    torch.testing.assert_close(seen.inputs, model.normaliser.inputs(features), atol=INPUTS, rtol=1e-5)
+    assert torch.equal(seen.element.long(), torch.zeros(300, dtype=torch.long) if element is None else element)
+    torch.testing.assert_close(contacts.distance, distance, atol=2e-6, rtol=1e-5)
+    assert_same(*both(model, state, force, plane), state)
+
+
+def test_joints_with_anchors_references_and_welded_bodies(tmp_path):
+    path = tmp_path / "tree.xml"
+    path.write_text(TREE)
+    model = MlpModel(RobotModel.from_mjcf(path), {}, {"network": SMALL["mlp"]})
+    state, force, plane = situation(model.robot, 64)
+    contacts = model.find_contacts(state.q, *plane)
+    features = model._see(state, force, contacts)[0]
+    torch.testing.assert_close(
+        model.fused.see(state, force, contacts).inputs, features.clamp(-20, 20), atol=1e-4, rtol=0
+    )
+    assert_same(*both(model, state, force, plane), state)
+
+
+def test_mirrored_states_have_the_same_inputs_and_mirrored_predictions():
+    model = fitted(MlpModel, "ant")
+    state, force, plane = situation(model.robot, 128)
+    inputs = model.fused.see(state, force, model.find_contacts(state.q, *plane)).inputs.clone()
+    first, _ = both(model, state, force, plane)
+    for element in group(model.robot)[1:]:
+        there = Motion(*transform_state(model.robot, element, *state))
+        turned = transform_joints(element, force)
+        moved = moved_ground(model.robot, element, *plane)
+        seen = model.fused.see(there, turned, model.find_contacts(there.q, *moved)).inputs
+        torch.testing.assert_close(seen, inputs, atol=INPUTS, rtol=1e-5)
+        second, _ = both(model, there, turned, moved)
+        assert_same(second, Motion(*transform_state(model.robot, element, *first)), there)
+
+
+@pytest.mark.parametrize("name", ["ant", "anymal"])
+def test_rows_are_the_same_bits_whatever_the_threads_and_the_kernels_batch(name):
+    models = [fitted(MlpModel, name) for _ in range(2)]
+    models[0].threads, models[1].threads = 1, 3
+    state, force, plane = situation(models[0].robot, 200)
+    first, second = (both(model, state, force, plane)[0] for model in models)
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    inputs = models[0].fused.see(state, force, models[0].find_contacts(state.q, *plane)).inputs.clone()
+    for row in (0, 7):
+        one = slice(row, row + 1)
+        alone = Motion(state.q[one], state.qd[one])
+        under = [x[one] for x in plane]
+        seen = models[1].fused.see(alone, force[one], models[1].find_contacts(alone.q, *under))
+        assert torch.equal(seen.inputs[0], inputs[row])
+        assert_same(*both(models[1], alone, force[one], under), state)
+    for model in models:
+        model.close()
+
+
+def test_it_follows_weights_and_normaliser_that_change():
+    model = fitted(MlpModel, "ant")
+    state, force, plane = situation(model.robot, 64)
+    before, _ = both(model, state, force, plane)
+    with torch.no_grad():
+        for parameter in model.module.parameters():
+            parameter.mul_(1.5)
+        model.normaliser.input_mean.add_(0.1)
+    after, expected = both(model, state, force, plane)
+    assert (after.qd - before.qd).abs().max() > 1e-2
+    assert_same(after, expected, state)
+
+
+def test_inputs_are_finite_whatever_the_state():
+    model = fitted(MlpModel, "ant")
+    state, force, plane = situation(model.robot, 8)
+    state.q[0, 2], state.q[1, 9], state.qd[2, 3], force[3, 0] = torch.nan, torch.inf, 1e30, torch.nan
+    seen = model.fused.see(state, force, model.find_contacts(state.q, *plane))
+    assert (seen.inputs.abs() <= 20).all() and (seen.element >= 0).all()
+
+
+def test_robots_differ_in_what_the_kernels_are_made_for():
+    sizes = {fitted(MlpModel, name).fused.sizes for name in ROBOTS}
+    assert len(sizes) == len(ROBOTS) and {s.inputs for s in sizes} == {
+        fitted(MlpModel, name).module[0].in_features for name in ROBOTS
+    }
+    assert robot("ant").free_base
