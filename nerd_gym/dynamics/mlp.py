@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..robots.contacts import Contacts
+from ..robots.kinematics import quat_to_matrix
 from ..robots.model import SLIDE
 from .contact_features import ContactMotion, PointMotion, invariant_features, near_features
 from .frames import Frame
@@ -109,10 +110,25 @@ class MlpModel(NetworkModel):
 
     def _examples(self, now: Motion, after: Motion, force: Tensor, contacts: Contacts) -> tuple[Tensor, Tensor]:
         features, element, velocity = self._see(now, force, contacts)
+        return features, self._targets(now, after, velocity, element)
+
+    def _targets(self, now: Motion, after: Motion, velocity: Tensor, element: Tensor | None) -> Tensor:
+        """[N, 2 nv] in the canonical view; velocity [N, nv] is that of `now` in the robot's frame."""
         step, change = self.robot_frames.relative_motion(now, after)
         residual = step - self._dt * (velocity + 0.5 * change)
-        canonical = [self._canonical.motion(motion, element) for motion in (residual, change)]
-        return features, torch.cat(canonical, 1)
+        return torch.cat([self._canonical.motion(motion, element) for motion in (residual, change)], 1)
+
+    def normalised(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        now, after, force, contacts = self._transitions(batch)
+        seen = self.fused.see(now, force, contacts)
+        velocity = now.qd
+        if self.robot.free_base:
+            base = Frame(now.q[:, :3], quat_to_matrix(now.q[:, 3:7]))
+            velocity = self.robot_frames.velocity(base, now.qd)
+        element = seen.element.long() if self._canonical.size > 1 else None
+        targets = self.normaliser.targets(self._targets(now, after, velocity, element))
+        shape = batch["force"].shape[:2]
+        return seen.inputs.clone().unflatten(0, shape), targets.unflatten(0, shape)
 
     @torch.no_grad()
     def predict(self, state: Motion, joint_force: Tensor, contacts: Contacts, history: History | None) -> Motion:

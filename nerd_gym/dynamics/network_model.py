@@ -116,6 +116,12 @@ class NetworkModel(DynamicsModel):
 
         batch: q [B, T+1, nq], qd [B, T+1, nv], force [B, T, nj], ground_point and ground_normal [B, 3].
         """
+        inputs, targets = self._examples(*self._transitions(batch))
+        shape = batch["force"].shape[:2]
+        return inputs.unflatten(0, shape), targets.unflatten(0, shape)
+
+    def _transitions(self, batch: dict[str, Tensor]) -> tuple[Motion, Motion, Tensor, Contacts]:
+        """All frames of a batch of windows, as :meth:`_examples` takes them."""
         rows, frames = batch["force"].shape[:2]
         q, qd = batch["q"], batch["qd"]
         now = Motion(q[:, :-1].flatten(0, 1), qd[:, :-1].flatten(0, 1))
@@ -123,9 +129,12 @@ class NetworkModel(DynamicsModel):
         ground = [
             batch[name][:, None].expand(rows, frames, 3).flatten(0, 1) for name in ("ground_point", "ground_normal")
         ]
-        contacts = self.find_contacts(now.q, *ground)
-        inputs, targets = self._examples(now, after, batch["force"].flatten(0, 1), contacts)
-        return inputs.view(rows, frames, -1), targets.view(rows, frames, -1)
+        return now, after, batch["force"].flatten(0, 1), self.find_contacts(now.q, *ground)
+
+    def normalised(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """What :meth:`examples` gives, as the network takes it and is judged by."""
+        inputs, targets = self.examples(batch)
+        return self.normaliser.inputs(inputs), self.normaliser.targets(targets)
 
     @torch.no_grad()
     def fit_normaliser(self, batch: dict[str, Tensor], fresh: bool = True) -> None:
@@ -144,8 +153,7 @@ class NetworkModel(DynamicsModel):
     def loss(self, batch: dict[str, Tensor]) -> Tensor:
         """Mean Huber loss of the normalised targets, every frame of the window counting alike."""
         with torch.no_grad():
-            inputs, targets = self.examples(batch)
-            inputs, targets = self.normaliser.inputs(inputs), self.normaliser.targets(targets)
+            inputs, targets = self.normalised(batch)
         error = F.huber_loss(self.module(inputs), targets, reduction="none", delta=HUBER)
         return 2 * (error * self._weight).mean()  # the mean squared error while errors are small
 

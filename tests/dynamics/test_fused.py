@@ -7,10 +7,12 @@ from torch.nn.functional import normalize
 
 from nerd_gym.dynamics.mlp import MlpModel
 from nerd_gym.dynamics.model import Motion
+from nerd_gym.dynamics.network_model import NetworkModel
+from nerd_gym.dynamics.sampling import Sampler, ranges_for
 from nerd_gym.dynamics.symmetry import group, transform_joints, transform_state
 from nerd_gym.robots.model import RobotModel
 
-from ..conftest import ROBOTS, robot
+from ..conftest import ROBOTS, make_backend, robot
 from .test_networks import SMALL, TREE, fitted, ground, states
 from .test_symmetry import moved_ground
 
@@ -132,3 +134,26 @@ def test_robots_differ_in_what_the_kernels_are_made_for():
         fitted(MlpModel, name).module[0].in_features for name in ROBOTS
     }
     assert robot("ant").free_base
+
+
+@pytest.mark.parametrize("name", ["ant", "anymal", "cartpole"])
+def test_training_sees_the_same_through_the_kernels(name):
+    """Inputs and targets of a batch of transitions, against the functions in torch."""
+    model = MlpModel(robot(name), {}, {"network": {"width": 8, "depth": 1}})
+    backend = make_backend("warp", robot(name), 64)
+    sampler = Sampler(backend, ranges_for(robot(name), "wide"), 0, 0)
+    sampler.start()
+    forces = sampler.forces(4)
+    rows = {"q": [backend.q.clone()], "qd": [backend.qd.clone()], "force": []}
+    for frame in range(4):
+        rows["force"].append(forces.at(frame, backend.q, backend.qd))
+        backend.step(rows["force"][-1])
+        rows["q"].append(backend.q.clone())
+        rows["qd"].append(backend.qd.clone())
+    batch = {key: torch.stack(values, 1) for key, values in rows.items()}
+    batch |= {key: getattr(backend, key) for key in ("ground_point", "ground_normal")}
+    model.fit_normaliser(batch)
+    plain, fused = NetworkModel.normalised(model, batch), model.normalised(batch)
+    for expected, found in zip(plain, fused, strict=True):
+        assert found.shape == expected.shape
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
