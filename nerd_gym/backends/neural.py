@@ -21,7 +21,9 @@ class NeuralBackend(Backend):
     """A learned model in place of the solver. ``facts`` tells where it comes from and how far it errs.
 
     A row is healthy while it stays within the model's stated range, a multiple of what it was trained on, and
-    ``info["model_trust"]`` tells from 0 to 1 how far the last step may be believed (dynamics/trust.py).
+    ``info["model_trust"]`` tells from 0 to 1 how far the last step may be believed (dynamics/trust.py). With
+    ``min_trust`` a row that is trusted less is given up like one that has diverged: a policy that learns in the model
+    gains nothing where the model knows nothing.
     """
 
     name = "neural"
@@ -29,6 +31,7 @@ class NeuralBackend(Backend):
         "model": "path of a model (default: the packaged one of this robot and teacher)",
         "teacher": "backend that the packaged model was learned from (default: warp)",
         "threads": "CPU threads of the kernels (default: all); networks use as many as torch does",
+        "min_trust": "give rows up that are trusted less, from 0 (default: never) to 1",
     }
 
     def __init__(
@@ -40,7 +43,10 @@ class NeuralBackend(Backend):
         model: str | Path | None = None,
         teacher: str = "warp",
         threads: int | None = None,
+        min_trust: float = 0.0,
     ):
+        if not 0 <= min_trust <= 1:
+            raise ValueError(f"min_trust is {min_trust}; it must be from 0 to 1")
         super().__init__(robot, num_envs, device)
         path = Path(packaged_model(robot, teacher) if model is None else model)
         self.model, tensors = open_model(path, robot, self.device, threads)
@@ -49,7 +55,14 @@ class NeuralBackend(Backend):
         self.history = self.model.new_history(num_envs)
         self.trust = Trust(robot, tensors, self.device)
         self.q_limit, self.qd_limit = self.trust.healthy_range()
+        self.min_trust = min_trust
         self._contacts_before: Contacts | None = None  # of the last step
+
+    def step(self, joint_force: Tensor) -> None:
+        super().step(joint_force)
+        if self.min_trust:
+            self.healthy = self.healthy & (self.info()["model_trust"] >= self.min_trust)
+            self.any_unhealthy = True
 
     def _advance(self, joint_force: Tensor) -> None:
         before = Motion(self.last.q, self.last.qd)
@@ -71,7 +84,7 @@ class NeuralBackend(Backend):
     def info(self) -> dict[str, Tensor]:
         if self.last is None:
             return {"model_trust": torch.ones(self.num_envs, device=self.device)}
-        return {"model_trust": self.trust(*self.last, self._contacts_before)}
+        return {"model_trust": self.keep("trust", lambda: self.trust(*self.last, self._contacts_before))}
 
     def trust_in(self, frame: Frame, ground: tuple[Tensor, Tensor]) -> Tensor:
         """[N]: how far this model may be believed in a frame of any backend over its ground (point, normal)."""

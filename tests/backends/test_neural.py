@@ -182,6 +182,21 @@ def test_trust_falls_where_the_model_was_never_trained():
     assert info["diverged"].tolist() == [False, False, True]
 
 
+def test_rows_that_are_trusted_too_little_are_given_up():
+    env = make_vec("NeRD/Cartpole-v0", 64, backend="neural", min_trust=0.5, autoreset_mode="Disabled")
+    env.reset(seed=0)
+    counts = set()
+    for _ in range(40):
+        _, reward, terminated, truncated, info = env.step(torch.ones(64, 1))
+        low = info["model_trust"] < 0.5
+        assert torch.equal(info["diverged"], low) and torch.equal(truncated, low)
+        assert (reward[low] == 0).all() and not (terminated & low).any()
+        counts.add(int(low.sum()))
+    assert 0 in counts and max(counts) > 0
+    with pytest.raises(ValueError, match="min_trust is 2; it must be from 0 to 1"):
+        make_vec("NeRD/Cartpole-v0", 4, backend="neural", min_trust=2)
+
+
 def test_a_model_of_another_robot_is_refused_with_both_hashes(tmp_path):
     path = tmp_path / "cartpole.xml"
     path.write_text(robot("cartpole").path.read_text().replace('mass="50"', 'mass="51"'))

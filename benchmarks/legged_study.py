@@ -1,0 +1,153 @@
+"""What a legged robot's model gains by data, steps, width, and each group of features: results/legged_study.json.
+
+Every row is one training that differs from the first in one thing. Errors are of held-back trajectories that no
+training saw: 1 - R2 of the one-frame change of velocity, and rollouts of 10 and 50 frames (mean over them of the sum of
+position, orientation and joint errors). The same command goes on with what was stopped.
+
+python benchmarks/legged_study.py --data out/data/ant-warp.h5
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import torch
+import tyro
+
+from nerd_gym.bench import save
+from nerd_gym.dynamics import symmetry
+from nerd_gym.dynamics.data import Data, windows
+from nerd_gym.dynamics.mlp import MlpModel
+from nerd_gym.dynamics.optimise import Loop, Recipe
+from nerd_gym.dynamics.train import explained, rollout_error
+from nerd_gym.robots.model import RobotModel
+
+RESULT = Path(__file__).parent / "results" / "legged_study.json"
+GROUPS = {  # what a network is not told: columns of the four features per distance, of sliding, of limits
+    "distance at 0.2 m": "coarse",
+    "distance expected a frame later": "ahead",
+    "distance at 0.02 m": "fine",
+    "normal speed": "speed",
+    "sliding": "slip",
+    "joint limits": "limits",
+    "all of the contacts": "contacts",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One training."""
+
+    transitions: int = 2_000_000
+    steps: int = 2000
+    width: int = 256
+    without: str = ""
+
+
+@dataclass
+class Args:
+    """Train the variants of a legged robot's model."""
+
+    data: Path
+    """A dataset of `nerd-gym generate`."""
+    robot: str = "ant"
+    """The robot that it is of."""
+    steps: int = 2000
+    """Steps of a training, where they are not what is studied."""
+    out: Path = RESULT
+    """Where to write the json."""
+
+
+def cases(steps: int) -> list[Case]:
+    """The first is what the others differ from."""
+    base = Case(steps=steps)
+    rows = [base]
+    rows += [replace(base, transitions=n) for n in (125_000, 500_000)]
+    rows += [replace(base, steps=n) for n in (steps // 4, steps // 2, 2 * steps)]
+    rows += [replace(base, width=n) for n in (128, 384)]
+    rows += [replace(base, without=group) for group in ("symmetry", *GROUPS)]
+    return rows
+
+
+def columns(model: MlpModel, group: str) -> torch.Tensor:
+    """Indices of the inputs of a group of features."""
+    points = len(model._points.distinct)
+    limits = 2 * len(model._limited)
+    total = len(model.normaliser.input_mean)
+    first = total - 4 * limits - 7 * points
+    order = ("coarse", "ahead", "fine", "speed")
+    at = torch.arange(total)
+    if group in order:
+        start = first + order.index(group) * points
+        return at[start : start + points]
+    if group == "slip":
+        return at[first + 4 * points : first + 7 * points]
+    return at[first + 7 * points :] if group == "limits" else at[first : first + 7 * points]
+
+
+@contextmanager
+def no_symmetry(wanted: bool) -> Iterator[None]:
+    """Robots have no symmetry but the identity meanwhile."""
+    original = symmetry.group
+    if wanted:
+        symmetry.group = lambda robot: (symmetry.identity(robot),)
+    try:
+        yield
+    finally:
+        symmetry.group = original
+
+
+def run(case: Case, data: Data) -> dict[str, float]:
+    """Train a case and judge it."""
+    train = {name: value[: -(-case.transitions // data.train["force"].shape[1])] for name, value in data.train.items()}
+    facts = {"network": {"width": case.width, "depth": 3}}
+    with no_symmetry(case.without == "symmetry"):
+        torch.manual_seed(0)
+        model = MlpModel(data.robot, {}, facts)
+    model.fit_normaliser(windows(train, 1, 20_000, torch.Generator().manual_seed(0)))
+    if case.without in GROUPS:  # a spread without end hides an input
+        model.normaliser.input_std[columns(model, GROUPS[case.without])] = torch.inf
+    recipe = Recipe(steps=case.steps, batch=2048, precondition=25, validate=1)
+    start = time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint = Path(folder) / "study.checkpoint"
+        loop = Loop(
+            model.module,
+            lambda generator, size: windows(train, 1, size, generator),
+            model.loss,
+            lambda: {"rollout": rollout_error(model, data.held, 256, 10)},
+            recipe,
+            checkpoint,
+            facts,
+            case.without or "study",
+        )
+        loop.run()
+    seconds = time.process_time() - start
+    r2 = explained(model, data.held)
+    figures = {f"unexplained {name}": 1 - value for name, value in r2.items()}
+    figures |= {f"error at {n}": rollout_error(model, data.held, 256, n) for n in (10, 50)}
+    model.close()
+    return figures | {"cpu_seconds": round(seconds, 1)}
+
+
+def main(args: Args) -> None:
+    torch.set_num_threads(1)
+    done = json.loads(args.out.read_text())["rows"] if args.out.exists() else []
+    data = Data.load(args.data, RobotModel.named(args.robot))
+    for case in cases(args.steps):
+        if any(all(row[key] == value for key, value in asdict(case).items()) for row in done):
+            continue
+        done.append(asdict(case) | run(case, data))
+        print({key: round(value, 4) if isinstance(value, float) else value for key, value in done[-1].items()})
+        save(args.out, {"what": __doc__.splitlines()[0], "robot": args.robot, "data": data.command(), "rows": done})
+    print(f"written: {args.out.name}")
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))
