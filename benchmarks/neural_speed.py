@@ -3,11 +3,14 @@
 python benchmarks/neural_speed.py                                  the packaged models
 python benchmarks/neural_speed.py --model out/models/*.safetensors   and others, by the robot that their file names
 
+Robots with a free base are also set against the paper's network, a transformer of 10.9 M parameters that is given its
+whole window at every step (its weights do not matter here and are random), and are timed at other batch sizes.
 Run it on an otherwise idle machine.
 """
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -15,12 +18,17 @@ from statistics import median
 import torch
 import tyro
 
-from nerd_gym.bench import env_subject, save, time_interleaved
-from nerd_gym.dynamics.checkpoint import has_packaged_model
+from nerd_gym.bench import Subject, env_subject, save, time_interleaved
+from nerd_gym.dynamics import model
+from nerd_gym.dynamics.checkpoint import has_packaged_model, load_model, packaged_model, save_model
+from nerd_gym.dynamics.transformer import TransformerModel
 from nerd_gym.files import load_tensors
 from nerd_gym.registration import ENVS
+from nerd_gym.robots.model import RobotModel
 
 RESULT = Path(__file__).parent / "results" / "neural_speed.json"
+PAPER = {"layers": 6, "heads": 12, "width": 384, "window": 10}
+SIZES = (64, 512, 2048, 8192)
 
 
 @dataclass
@@ -39,6 +47,45 @@ class Args:
     """Where to write the json."""
 
 
+class WholeWindow(TransformerModel):
+    """The paper's network without a cache: all tokens of the window, at every step."""
+
+    @torch.no_grad()
+    def predict(self, state, joint_force, contacts, history):
+        token = self.normaliser.inputs(self._tokens(state, joint_force, contacts))
+        if getattr(self, "_window", None) is None:
+            self._window = token[:, None].repeat(1, PAPER["window"], 1)
+        self._window = torch.cat([self._window[:, 1:], token[:, None]], 1)
+        motion = self.normaliser.outputs(self.module(self._window)[:, -1])
+        return self.robot_frames.advance(state, *motion.split(self.robot.nv, 1))
+
+
+def paper_subject(env_id: str, num_envs: int) -> tuple[Subject, int]:
+    """An environment on the paper's network, and how many parameters that has."""
+    robot = RobotModel.named(ENVS[env_id].robot_name)
+    facts = {"kind": "transformer", "robot": robot.name, "robot_hash": robot.hash, "frame_dt": robot.frame_dt}
+    facts |= {"teacher": "none", "network": PAPER}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "paper.safetensors"
+        untrained = TransformerModel(robot, {}, facts)
+        for parameter in untrained.module.head[-1].parameters():
+            torch.nn.init.zeros_(parameter)  # the robot stays as it is, so that nothing diverges
+        save_model(path, untrained.tensors(), facts)
+        kind_of, model.kind_of = model.kind_of, lambda name: WholeWindow
+        try:
+            subject = env_subject(env_id, "neural", num_envs, threads=1, model=path)
+        finally:
+            model.kind_of = kind_of
+    return subject, sum(p.numel() for p in untrained.module.parameters())
+
+
+def scaling(env_id: str, args: Args) -> dict[str, int]:
+    """Env-steps/s of the packaged model by batch size, all in one run."""
+    subjects = [env_subject(env_id, "neural", size, threads=1) for size in SIZES]
+    time_interleaved(subjects, args.repeats, args.seconds)
+    return {str(size): round(median(s.rates)) for size, s in zip(SIZES, subjects, strict=True)}
+
+
 def main(args: Args) -> None:
     torch.set_num_threads(1)
     facts = [(path, load_tensors(path)[1]) for path in args.model]
@@ -47,7 +94,9 @@ def main(args: Args) -> None:
         robot = spec.robot_name
         if not has_packaged_model(robot, "warp"):
             continue
-        kinds: dict[str, dict] = {"structured (packaged)": {}}
+        own = RobotModel.named(robot)
+        packaged = load_model(packaged_model(own, "warp"), own)[1]["kind"]
+        kinds: dict[str, dict] = {f"{packaged} (packaged)": {}}
         kinds |= {f["kind"]: {"model": path} for path, f in facts if f["robot"] == robot}
         backends = [("warp", "warp", {}), ("mujoco", "mujoco", {})]
         backends += [(kind, "neural", options) for kind, options in kinds.items()]
@@ -55,17 +104,25 @@ def main(args: Args) -> None:
             name: env_subject(env_id, backend, args.num_envs, threads=1, **options)
             for name, backend, options in backends
         }
+        peers = ["warp", "mujoco"]
+        if own.free_base:
+            subjects["transformer"], parameters = paper_subject(env_id, args.num_envs)
+            peers.append("transformer")
         time_interleaved(list(subjects.values()), args.repeats, args.seconds)
         for kind in kinds:
             rates = subjects[kind].rates
             over = {
                 peer: round(median(a / b for a, b in zip(rates, subjects[peer].rates, strict=True)), 3)
-                for peer in ("warp", "mujoco")
+                for peer in peers
             }
             rows.append({"env": env_id, "model": kind, "env_steps_per_s": round(median(rates)), "over": over})
+        if own.free_base:
+            rows[-1] |= {"transformer_parameters": parameters, "by_batch_size": scaling(env_id, args)}
     for row in rows:
         figures = "  ".join(f"{value:6.2f} x {peer}" for peer, value in row["over"].items())
         print(f"{row['env']:26s}{row['model']:24s}{row['env_steps_per_s']:10,d}/s  {figures}")
+        if "by_batch_size" in row:
+            print("".join(f"{size:>34s}: {rate:10,d}/s\n" for size, rate in row["by_batch_size"].items()), end="")
     what = f"env-steps/s of backend neural, N = {args.num_envs}, one thread, and ratios to its peers in the same run"
     save(args.out, {"what": what, "rows": rows})
     print(f"written: {args.out}")

@@ -37,7 +37,7 @@ def main(args: Args) -> None:
     groups = []
     for shipped in SHIPPED:
         for trained in shipped.backends:
-            names = [f"{shipped.name}-{trained}-seed{seed}" for seed in shipped.seeds]
+            names = [f"{shipped.name}-{trained}-seed{seed}" for seed in shipped.seeds_in(trained)]
             paths = [args.policies / shipped.folder / f"{name}.safetensors" for name in names]
             rows = evaluate(paths, backends_of(shipped.env_id), args.episodes, args.seed)
             print(table(rows))

@@ -1,7 +1,6 @@
 """Train the policies that the project ships, into policies/: the same command goes on with what was stopped.
 
-Robots with a learned model get three seeds trained in it and three twins trained in its teacher, with the same config
-and steps; the legged ones a policy trained in the cheaper of the analytical backends.
+Each is trained in the learned model alone, and has a twin trained in its teacher, with the same config and steps.
 """
 
 from __future__ import annotations
@@ -28,6 +27,11 @@ class Shipped:
     options: tuple[str, ...] = ()
     backends: tuple[str, ...] = ("neural", "warp")
     seeds: tuple[int, ...] = (0, 1, 2)
+    twins: tuple[int, ...] | None = None  # seeds in the teacher; the same ones by default
+
+    def seeds_in(self, backend: str) -> tuple[int, ...]:
+        """The seeds that are trained in a backend."""
+        return self.seeds if backend == "neural" or self.twins is None else self.twins
 
 
 SHIPPED = (
@@ -35,8 +39,11 @@ SHIPPED = (
     Shipped("pendulum_contact", "swingup", "NeRD/PendulumContact-v0"),
     Shipped("franka", "position", "NeRD/Franka-v0"),
     Shipped("franka", "torque", "NeRD/Franka-v0", ("control=torque",)),
-    Shipped("ant", "run", "NeRD/Ant-v0", backends=("warp",), seeds=(0,)),
-    Shipped("anymal", "forward", "NeRD/Anymal-v0", backends=("warp",), seeds=(0,)),
+    Shipped("ant", "run", "NeRD/Ant-v0", twins=(0,)),
+    Shipped("ant", "spin", "NeRD/Ant-v0", ("task=spin",), seeds=(0,)),
+    Shipped("ant", "spin_track", "NeRD/Ant-v0", ("task=spin_track",), seeds=(0,)),
+    Shipped("anymal", "forward", "NeRD/Anymal-v0", seeds=(0,)),
+    Shipped("anymal", "side", "NeRD/Anymal-v0", ("task=side",), seeds=(0,)),
 )
 
 
@@ -76,8 +83,8 @@ def main(args: Args) -> None:
     runs = [
         (shipped, backend, seed)
         for shipped in SHIPPED
-        for seed in shipped.seeds
         for backend in shipped.backends
+        for seed in shipped.seeds_in(backend)
         if args.only in f"{shipped.folder}/{shipped.name}-{backend}-seed{seed}"
     ]
     if not runs:

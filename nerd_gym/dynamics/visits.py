@@ -1,7 +1,9 @@
 """States that tasks and their policies visit: blocks of trajectories that start where a task starts its robot.
 
-In a block every row is driven by its own: nothing at all, the task's controller at rest, random actions, or the
-block's policy with more or less noise. Half of the blocks begin at the task's start, the others some time later.
+In a block every row is driven by its own: nothing at all, the task's controller at rest, springs of random stiffness to
+random targets (if the task has springs), random actions, or the block's policy with more or less noise. A third of the
+blocks begin at the task's start, a third some time later, and a third off the task's start: turned, moving, anywhere
+near the ground.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,12 +23,16 @@ from ..envs.task import State
 from ..envs.vector import NerdVectorEnv
 from ..registration import ENVS
 from ..robots.model import RobotModel
+from .frames import quat_exp, quat_multiply
 
-LIMP, REST, RANDOM, POLICY = range(4)
-EDGES = (0.1, 0.2, 0.4)  # parts of the rows that are limp, at rest, random; the others follow the policy
+LIMP, REST, SPRING, RANDOM, POLICY = range(5)
+EDGES = (0.1, 0.2, 0.35, 0.5)  # where the parts of the rows end that are limp, at rest, ...; the last follow the policy
 EXACT = 0.25  # the part of the policy's rows without noise
 LONGEST_WARM_UP = 400  # frames
 HOLD = 20  # frames that noise is held at most
+STIFFNESS, DAMPING = (30.0, 200.0), (0.0, 3.0)  # N m/rad and N m s/rad of random springs
+REACH = 1.0  # rad: how far their targets are from the task's pose
+TURN, HEIGHT, VELOCITY, SPIN, JOINT, RATE = 1.2, 0.3, 1.5, 4.0, 0.5, 5.0  # how far starts are off, rad, m and s
 
 
 def task_of(robot: RobotModel) -> str | None:
@@ -36,8 +43,14 @@ def task_of(robot: RobotModel) -> str | None:
 
 
 def default_share(robot: RobotModel) -> float:
-    """Of the blocks that begin where the robot's task begins."""
-    return 0.4 if robot.free_base and task_of(robot) is not None else 0.0
+    """Of the blocks that begin where the robot's task begins.
+
+    Random torques make legs whose joints have no limits spin at hundreds of rad/s, which no rollout ever does and no
+    network learns: of such robots all blocks are the task's.
+    """
+    if not robot.free_base or task_of(robot) is None:
+        return 0.0
+    return 0.4 if np.isfinite(robot.joint_range).all() else 1.0
 
 
 class Visits:
@@ -77,7 +90,10 @@ class Visits:
         env, agent = self.driven(block)
         drive = Drive(env, agent, torch.Generator().manual_seed((seed << 24) + block), frames)
         env.reset(seed=((seed << 20) + block) * self.num_envs % 2**31)
-        drive.warm_up()
+        if block % 3 == 2:
+            drive.displace()
+        elif block % 3 == 1:
+            drive.warm_up()
         return drive
 
     def close(self) -> None:
@@ -102,8 +118,13 @@ class Drive:
         exact = (self._kind == POLICY) & (self._unit(n, 1) < EXACT)
         self._spread = torch.where(exact, 0.0, spread)
         self._hold = torch.randint(1, HOLD + 1, (n, 1), generator=generator)
-        warm = int(torch.randint(1, LONGEST_WARM_UP, (), generator=generator))
-        self._warm = warm if bool(self._unit(1) < 0.5) else 0
+        self._warm = int(torch.randint(1, LONGEST_WARM_UP, (), generator=generator))
+        spring = env.task.actuation
+        self._pose = torch.tensor(spring["pose"]) if "pose" in spring else None
+        if self._pose is None:
+            self._kind = torch.where(self._kind == SPRING, RANDOM, self._kind)
+        self._stiffness = STIFFNESS[0] + (STIFFNESS[1] - STIFFNESS[0]) * self._unit(n, 1)
+        self._damping = DAMPING[0] + (DAMPING[1] - DAMPING[0]) * self._unit(n, 1)
         self._noise = 2 * self._unit(n, env.task.action_size) - 1
         self._frame = 0
 
@@ -115,8 +136,31 @@ class Drive:
         for _ in range(self._warm):
             self.step()
         failed = self.env.task.terminated(self._state) | ~self.backend.healthy
-        if self._warm and self.backend.may_hold(failed):
+        if self.backend.may_hold(failed):
             self.env.reset(options={"reset_mask": failed})
+
+    def displace(self) -> None:
+        """Turn the robots, set them moving, and put their lowest points near the ground."""
+        backend, robot = self.backend, self.backend.robot
+        n, everyone = backend.num_envs, torch.ones_like(backend.healthy)
+        q, qd = backend.q.cpu().clone(), backend.qd.cpu().clone()
+        size = self._unit(n, 1)  # every row is off by its own measure
+
+        def off(width: float, columns: int) -> Tensor:
+            return size * width * (2 * self._unit(n, columns) - 1)
+
+        q[:, robot.joint_q] += off(JOINT, robot.nj)
+        qd[:, robot.joint_qd] += off(RATE, robot.nj)
+        if robot.free_base:
+            turn = quat_exp(off(TURN, 3))
+            q[:, 3:7] = torch.nn.functional.normalize(quat_multiply(q[:, 3:7], turn), dim=-1)
+            qd[:, :6] += torch.cat([off(VELOCITY, 3), off(SPIN, 3)], 1)
+        q, qd = q.to(backend.device), qd.to(backend.device)
+        backend.reset(everyone, q, qd)
+        if robot.free_base and robot.ground is not None:
+            gap = (HEIGHT * self._unit(n) ** 2).to(backend.device)
+            q[:, 2] += gap - backend.contacts.distance.amin(-1)
+            backend.reset(everyone, q, qd)
 
     def step(self) -> Tensor:
         """One frame; gives the joint forces [N, nj]."""
@@ -130,8 +174,17 @@ class Drive:
             action = action + torch.where((self._kind == POLICY).to(device), chosen, 0.0)
         force = task.joint_force(action, self._state)
         force = torch.where((self._kind == LIMP).to(device), 0.0, force)
+        if self._pose is not None:
+            force = torch.where((self._kind == SPRING).to(device), self._spring(), force)
         self.backend.step(force)
         return force
+
+    def _spring(self) -> Tensor:
+        """[N, nj]: forces to targets about the task's pose that stay while the noise does."""
+        robot, backend = self.backend.robot, self.backend
+        target = self._pose + REACH * self._spread * self._noise
+        push = self._stiffness * (target - backend.q[:, robot.joint_q].cpu())
+        return (push - self._damping * backend.qd[:, robot.joint_qd].cpu()).to(backend.device)
 
 
 def trained_for(policy: Path) -> tuple[dict[str, Any], str]:
