@@ -36,45 +36,17 @@ def matrix_of(w: float, x: float, y: float, z: float) -> wp.mat33:
 
 
 @wp.func
-def turn_of(body: Body, f: int, s: float, c: float) -> wp.mat33:
-    """Rotation of a frame in its parent's, at sin q and 1 - cos q of its joint."""
-    return body.turn[f] + s * body.turn_sin[f] + c * body.turn_cos[f]
-
-
-@wp.func
-def place_of(body: Body, f: int, angle: float, s: float, c: float) -> wp.vec3:
-    """Origin of a frame in its parent's."""
-    return body.place[f] + s * body.place_sin[f] + c * body.place_cos[f] + angle * body.place_lin[f]
-
-
-@wp.func
-def put(inputs: wp.array2d(dtype=wp.float32), env: int, at: int, value: float, scale: Scale):
-    """Write one input, normalised and always finite."""
-    x = (value - scale.input_mean[at]) / scale.input_std[at]
-    if wp.isnan(x):
-        x = 0.0
-    inputs[env, at] = wp.clamp(x, -FARTHEST, FARTHEST)
-
-
-@wp.func
 def put_near(
-    inputs: wp.array2d(dtype=wp.float32),
-    env: int,
-    at: int,
-    count: int,
-    distance: float,
-    speed: float,
-    dt: float,
-    scale: Scale,
+    inputs: wp.array2d(dtype=wp.float32), env: int, at: int, count: int, distance: float, speed: float, dt: float
 ) -> float:
     """Write the four features of one of `count` distances; gives how near it is."""
     coarse = wp.clamp(distance / NEAR, -DEEP, 1.0)
     ahead = wp.clamp((distance + dt * speed) / NEAR, -DEEP, 1.0)
     near = 1.0 - wp.max(wp.min(coarse, ahead), 0.0)
-    put(inputs, env, at, coarse, scale)
-    put(inputs, env, at + count, ahead, scale)
-    put(inputs, env, at + 2 * count, wp.clamp(distance / TOUCH, -1.0, 1.0), scale)
-    put(inputs, env, at + 3 * count, near * speed, scale)
+    inputs[env, at] = coarse
+    inputs[env, at + count] = ahead
+    inputs[env, at + 2 * count] = wp.clamp(distance / TOUCH, -1.0, 1.0)
+    inputs[env, at + 3 * count] = near * speed
     return near
 
 
@@ -83,10 +55,11 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
     """Normalised inputs [N, D], elements [N] and distances of all candidates [N, C] of environments `first`, ..."""
     frames, frame, nj, free, gravity, ground, candidates, distinct, shown, limited, elements = sizes
     q_shift, dof_shift = (7, 6) if free else (0, 0)
-    view_size, points = sizes.view, max(distinct, 1)
+    view_size, points, per_element = sizes.view, max(distinct, 1), wp.types.vector(elements, wp.float32)
     at_gravity = 4 * nj
     at_normal = at_gravity + 3 * gravity
     at_spin = at_normal + 3 * ground
+    size = sizes.inputs
     hidden = 4 * nj - shown  # the rest of the view stands so much earlier among the inputs
     at_near = view_size - hidden
     at_slip = at_near + 4 * distinct
@@ -101,6 +74,7 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
         body: Body,
         views: Views,
         scale: Scale,
+        functional: wp.array(dtype=per_element),
         inputs: wp.array2d(dtype=wp.float32),
         element: wp.array(dtype=wp.int32),
         distances: wp.array2d(dtype=wp.float32),
@@ -156,8 +130,9 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
                     rate = qd[env, j + dof_shift]
                 s = wp.sin(angle)
                 c = 1.0 - wp.cos(angle)
-                r = up * turn_of(body, f, s, c)
-                place = place + up * place_of(body, f, angle, s, c)
+                r = up * (body.turn[f] + s * body.turn_sin[f] + c * body.turn_cos[f])
+                local = body.place[f] + s * body.place_sin[f] + c * body.place_cos[f] + angle * body.place_lin[f]
+                place = place + up * local
                 axis = rate * (r * body.axis[f])
                 if body.hinge[f] == 1:
                     w = w + axis
@@ -208,46 +183,48 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
         # The canonical one of its equivalents, the first if several are as good.
         e = wp.int32(0)
         if wp.static(elements > 1):
-            best = wp.float32(-1.0e30)
-            for g in range(elements):
-                value = wp.float32(0.0)
-                for i in range(view_size):
-                    value += view[i] * views.functional[g, i]
-                if value > best:
-                    best = value
+            values = per_element()
+            for i in range(view_size):
+                values += view[i] * functional[i]
+            best = values[0]
+            for g in range(1, elements):
+                if values[g] > best:
+                    best = values[g]
                     e = g
         element[env] = e
 
         for i in range(shown):
             k = body.shown[i]
             row = k // nj
-            value = view[row * nj + views.permutation[e, k - row * nj]] * views.joint_sign[e, k]
-            put(inputs, env, i, value, scale)
+            inputs[env, i] = view[row * nj + views.permutation[e, k - row * nj]] * views.joint_sign[e, k]
         turn = views.vector[e]
         down = turn * down
         outward = turn * outward
         base_w = views.pseudo[e] * base_w
         for i in range(3):
             if wp.static(gravity):
-                put(inputs, env, at_gravity - hidden + i, down[i], scale)
+                inputs[env, at_gravity - hidden + i] = down[i]
             if wp.static(ground):
-                put(inputs, env, at_normal - hidden + i, outward[i], scale)
+                inputs[env, at_normal - hidden + i] = outward[i]
             if wp.static(free):
-                put(inputs, env, at_spin - hidden + i, base_w[i], scale)
+                inputs[env, at_spin - hidden + i] = base_w[i]
         if wp.static(ground):
             for k in range(distinct):
                 at = views.candidates[e, k]
-                near = put_near(inputs, env, at_near + k, distinct, distance[at], speed[at], dt, scale)
+                near = put_near(inputs, env, at_near + k, distinct, distance[at], speed[at], dt)
                 sliding = near * (turn * slip[at])
                 for i in range(3):
-                    put(inputs, env, at_slip + i * distinct + k, sliding[i], scale)
+                    inputs[env, at_slip + i * distinct + k] = sliding[i]
         for k in range(limited):
             j = body.limited[k]
             at = views.permutation[e, j]
             position = view[at] * views.joint_sign[e, j]
             rate = view[2 * nj + at] * views.joint_sign[e, 2 * nj + j]
-            put_near(inputs, env, at_limits + k, 2 * limited, position - body.lower[k], rate, dt, scale)
-            put_near(inputs, env, at_limits + limited + k, 2 * limited, body.upper[k] - position, -rate, dt, scale)
+            put_near(inputs, env, at_limits + k, 2 * limited, position - body.lower[k], rate, dt)
+            put_near(inputs, env, at_limits + limited + k, 2 * limited, body.upper[k] - position, -rate, dt)
+        for i in range(size):
+            x = (inputs[env, i] - scale.input_mean[i]) / scale.input_std[i]
+            inputs[env, i] = wp.where(x == x, wp.clamp(x, -FARTHEST, FARTHEST), 0.0)  # no number: 0
 
     return _kernel(see, "see", sizes)
 
@@ -293,8 +270,9 @@ def stand_kernel(sizes: Sizes) -> wp.Kernel:
                     angle = q[env, j + q_shift] - body.zero[f]
                 s = wp.sin(angle)
                 c = 1.0 - wp.cos(angle)
-                rotation[f] = up * turn_of(body, f, s, c)
-                origin[f] = place + up * place_of(body, f, angle, s, c)
+                rotation[f] = up * (body.turn[f] + s * body.turn_sin[f] + c * body.turn_cos[f])
+                local = body.place[f] + s * body.place_sin[f] + c * body.place_cos[f] + angle * body.place_lin[f]
+                origin[f] = place + up * local
         for k in range(candidates):
             f = body.carrier[k]
             point = origin[f] + rotation[f] * body.centre[k] - body.radius[k] * normal

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ..backends.warp import Slices, init_warp
 from ..robots.contacts import Contacts
 from .fused import advance_kernel, see_kernel, stand_kernel
-from .fused_tables import Shown, Sizes, make_body, make_scale, make_views, sizes_of
+from .fused_tables import Shown, Sizes, make_body, make_functional, make_scale, make_views, sizes_of
 from .model import Motion
 from .network_model import NetworkModel
 
@@ -23,6 +23,7 @@ class FusedStep:
         self.sizes = sizes_of(model, shown)
         views = make_views(shown.canonical, model.device)
         self._constants = [make_body(model, shown), views, make_scale(model.normaliser)]
+        self._functional = make_functional(shown.canonical, model.device)
         self._batch: Batch | None = None
 
     def __call__(self, state: Motion, joint_force: Tensor, contacts: Contacts) -> Motion:
@@ -58,7 +59,7 @@ class FusedStep:
         if self._batch is None or len(self._batch.q) != rows:
             self.close()
             with torch.inference_mode(False):  # or nobody could write to them outside that mode later
-                self._batch = Batch(self._model, self.sizes, self._constants, rows)
+                self._batch = Batch(self._model, self.sizes, self._constants, self._functional, rows)
         return self._batch
 
     def close(self) -> None:
@@ -71,7 +72,7 @@ class FusedStep:
 class Batch:
     """The tensors of N rows that kernels and network work on, and the kernels' launches."""
 
-    def __init__(self, model: NetworkModel, sizes: Sizes, constants: list, rows: int):
+    def __init__(self, model: NetworkModel, sizes: Sizes, constants: list, functional: wp.array, rows: int):
         robot, device = model.robot, model.device
 
         def empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -89,7 +90,7 @@ class Batch:
             for x in (self.q, self.qd, self.force, self.inputs, self.outputs, self.element, self.distances)
         )
         ground = [wp.from_torch(x, dtype=wp.vec3) for x in (self.point, self.normal)]
-        seen = [q, qd, force, *ground, *constants, inputs, element, distances]
+        seen = [q, qd, force, *ground, *constants, functional, inputs, element, distances]
         self.see = self.slices.record(see_kernel(sizes), seen)
         self.stand = self.slices.record(stand_kernel(sizes), [q, *ground, constants[0], distances])
         self.advance = self.slices.record(advance_kernel(sizes), [outputs, element, *constants, q, qd])

@@ -75,7 +75,6 @@ class Body:
 class Views:
     """The symmetry group, as :class:`Canonical` has it."""
 
-    functional: wp.array2d(dtype=wp.float32)  # [G, V]
     permutation: wp.array2d(dtype=wp.int32)  # [G, nj]
     joint_sign: wp.array2d(dtype=wp.float32)  # [G, 4 nj]
     sign: wp.array2d(dtype=wp.float32)  # [G, nj]
@@ -174,11 +173,17 @@ def frame_arrays(robot: RobotModel, kinematics: Kinematics) -> dict[str, tuple]:
 
 def make_views(canonical: Canonical, device: torch.device) -> Views:
     """The symmetry group as Warp arrays."""
-    tables = {name: table.cpu() for name, table in canonical.tables().items()}
+    tables = {name: table.cpu() for name, table in canonical.tables().items() if name != "functional"}
     types = {torch.int64: wp.int32, torch.float32: wp.float32}
     matrices = dict.fromkeys(("vector", "pseudo"), wp.mat33)
     values = {name: (table, matrices.get(name, types[table.dtype])) for name, table in tables.items()}
     return filled(Views(), values, device)
+
+
+def make_functional(canonical: Canonical, device: torch.device) -> wp.array:
+    """[V] vectors of the G elements' weights."""
+    values = canonical.tables()["functional"].cpu().numpy()
+    return wp.array(values, dtype=wp.types.vector(values.shape[1], wp.float32), device=wp.device_from_torch(device))
 
 
 def make_scale(normaliser: Normaliser) -> Scale:

@@ -305,9 +305,9 @@ class Canonical:
         return motion if element is None else self.motion(motion, self._inverse[element])
 
     def tables(self) -> dict[str, Tensor]:
-        """The group for a kernel: a row per element, matrices to multiply columns from the left."""
+        """The group for a kernel: a row per element but in the functional, matrices to multiply columns by."""
         return {
-            "functional": self._functional.T,
+            "functional": self._functional,
             "permutation": self._permutation,
             "joint_sign": self._joint_sign.flatten(1),
             "sign": self._sign,

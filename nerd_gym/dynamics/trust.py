@@ -74,7 +74,7 @@ class Trust:
     def inside(self, q: Tensor, qd: Tensor, force: Tensor) -> Tensor:
         """[N]: 1 in the box of the training data, 0 where it is left far behind."""
         worst = self.ratios(q, qd, force).amax(-1)
-        return torch.nan_to_num(1 - (worst - 1) / BEYOND, nan=0.0).clamp(0.0, 1.0)
+        return torch.nan_to_num_((1 + BEYOND - worst) / BEYOND, nan=0.0).clamp_(0.0, 1.0)
 
     def ratios(self, q: Tensor, qd: Tensor, force: Tensor) -> Tensor:
         """[N, nq + nv + nj]: how far out each coordinate is; the box of the training data ends at 1."""
@@ -110,7 +110,7 @@ class TrustFeatures:
 
     def __call__(self, q: Tensor, qd: Tensor, force: Tensor, contacts: Contacts) -> Tensor:
         """[N, inputs]."""
-        joints = q[:, self._joint_q]
+        joints = q[:, self._joint_q].contiguous()  # sines of a strided tensor take three times as long
         sine = torch.where(self._hinge, torch.sin(joints), joints)
         size = torch.log(qd.abs() + 1e-2)
         parts = [sine, torch.cos(joints), qd, size, size.amax(-1, keepdim=True), force / self._scale]
