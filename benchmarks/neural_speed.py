@@ -18,7 +18,7 @@ import tyro
 from nerd_gym.bench import env_subject, save, time_interleaved
 from nerd_gym.dynamics.checkpoint import has_packaged_model
 from nerd_gym.files import load_tensors
-from nerd_gym.registration import ENVS
+from nerd_gym.registration import PACKAGED
 
 RESULT = Path(__file__).parent / "results" / "neural_speed.json"
 
@@ -43,7 +43,7 @@ def main(args: Args) -> None:
     torch.set_num_threads(1)
     facts = [(path, load_tensors(path)[1]) for path in args.model]
     rows = []
-    for env_id, spec in ENVS.items():
+    for env_id, spec in PACKAGED.items():
         robot = spec.robot_name
         if not has_packaged_model(robot, "warp"):
             continue

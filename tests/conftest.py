@@ -13,7 +13,7 @@ import torch
 import nerd_gym
 from benchmarks.recorded_states import Recorded
 from nerd_gym.backends import BACKENDS, make_backend
-from nerd_gym.registration import ENVS
+from nerd_gym.registration import PACKAGED
 
 ROOT = Path(__file__).parent.parent
 # Recorded data of the published simulator is not part of the project; NERD_GYM_REFERENCE names its folder.
@@ -22,7 +22,7 @@ ROBOTS = ("cartpole", "pendulum_contact", "ant", "anymal", "franka")
 ANALYTICAL = ("warp", "mujoco")
 LEARNED_ROBOTS = ("cartpole", "pendulum_contact", "franka")
 LEARNED = {"neural": ("NeRD/Cartpole-v0", "NeRD/PendulumContact-v0", "NeRD/Franka-v0")}  # those with a packaged model
-GRID = [(i, b) for i in ENVS for b in BACKENDS if b in ANALYTICAL or i in LEARNED[b]]
+GRID = [(i, b) for i in PACKAGED for b in BACKENDS if b in ANALYTICAL or i in LEARNED[b]]
 VARIANTS = {
     "NeRD/Cartpole-v0": [{}],
     "NeRD/PendulumContact-v0": [{"ground": 2}, {"ground": "random"}],
