@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,9 +160,8 @@ class Bench:
 
         for env_id in self.env_id:
             env_spec(env_id)
-        rows = bench(
-            self.env_id or tuple(PACKAGED), self.backends, self.num_envs, self.repeats, self.seconds, self.threads
-        )
+        env_ids = self.env_id or tuple(PACKAGED)
+        rows = bench(env_ids, self.backends, self.num_envs, self.repeats, self.seconds, self.threads)
         print(table(rows))
         if self.out:
             save(self.out, {"rows": rows})
@@ -267,10 +267,10 @@ class Train:
         robot = self._which_robot()
         data = self.data or Path("out/data") / f"{robot.name}-warp.h5"
         kind = self.model or default_kind(robot)
-        if self.mjcf:
+        if self.mjcf and "RANK" not in os.environ:  # several processes would make it at once
             self._generate(robot, kind, data)
         if not data.exists():
-            raise FileNotFoundError(f"no dataset at {data}; make one with nerd-gym generate {self.robot}")
+            raise FileNotFoundError(f"no dataset at {data}; make one with nerd-gym generate {self.mjcf or self.robot}")
         out = self.out or Path("out/models") / f"{robot.name}-{kind}.safetensors"
         network = tuple(map(key_value, self.size))
         chosen = ("steps", "batch", "optimiser", "lr", "polish", "transitions", "residual", "seed")
@@ -299,9 +299,7 @@ class Train:
             given = f"both {self.robot} and --mjcf {self.mjcf} were" if self.robot else "neither ROBOT nor --mjcf was"
             raise ValueError(f"{given} given; valid: nerd-gym train ROBOT, nerd-gym train --mjcf FILE")
         if self.data_transitions and not self.mjcf:
-            raise ValueError(
-                f"--data-transitions {self.data_transitions} goes with --mjcf; nerd-gym generate makes data"
-            )
+            raise ValueError(f"--data-transitions {self.data_transitions} goes with --mjcf only")
         return _robot(self.robot) if self.robot else _robot(str(self.mjcf), own=True)
 
     def _generate(self, robot, kind: str, data: Path) -> None:

@@ -74,7 +74,7 @@ def identity(robot: RobotModel) -> Element:
     return Element(tuple(range(n)), (1.0,) * n, (0.0,) * n, _rows(np.eye(3)))
 
 
-def candidates(robot: RobotModel) -> list[Element]:
+def proposals(robot: RobotModel) -> list[Element]:
     """What may be a symmetry of a robot: declared, or those of `WORLDS` under which its joints change places."""
     if robot.free_base:
         return [element for world in WORLDS if (element := match_joints(robot, world)) is not None]
@@ -109,8 +109,8 @@ def match_joints(robot: RobotModel, world: tuple[tuple[float, ...], ...]) -> Ele
 
 @lru_cache(maxsize=16)
 def group(robot: RobotModel) -> tuple[Element, ...]:
-    """All elements, the identity first: what :func:`candidates` proposes and :func:`verify` accepts."""
-    generators = [g for g in candidates(robot) if verify(robot, g)]
+    """All elements, the identity first: what :func:`proposals` names and :func:`verify` accepts."""
+    generators = [g for g in proposals(robot) if verify(robot, g)]
     elements = [identity(robot)]
     for element in elements:  # grows while it is read, until nothing new is found
         elements += [new for g in generators if (new := g @ element) not in elements]

@@ -138,17 +138,14 @@ class Robot(Task):
     @property
     def actuation(self) -> dict[str, Any]:
         hinge = self.robot.mj_model.jnt_type[-self.robot.nj :][list(self.robot.actuated)] == HINGE
-        units = ["rad" if h else "m" for h in hinge]
-        limit = {"limit": self._limit.tolist()}
-        if self.config.control == "force":
-            return {
-                "kind": "force",
-                "scale": self._scale.tolist(),
-                "unit": ["N m" if h else "N" for h in hinge],
-            } | limit
-        gains = {"stiffness": self._stiffness.tolist(), "damping": self._damping.tolist()}
-        pose = self._pose[0, self._actuated].tolist()
-        return {"kind": "position", "scale": self._scale.tolist(), "unit": units, "pose": pose} | gains | limit
+        kind = self.config.control
+        words = ("rad", "m") if kind == "position" else ("N m", "N")
+        units = [words[0] if h else words[1] for h in hinge]
+        facts = {"kind": kind, "scale": self._scale.tolist(), "unit": units[0] if len(set(units)) == 1 else units}
+        if kind == "position":
+            facts |= {"stiffness": self._stiffness.tolist(), "damping": self._damping.tolist()}
+            facts["pose"] = self._pose[0, self._actuated].tolist()
+        return facts | {"limit": self._limit.tolist()}
 
     def initial_state(self, rng: EnvRandom) -> tuple[Tensor, Tensor]:
         n, robot = rng.num_envs, self.robot
