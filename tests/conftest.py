@@ -30,11 +30,14 @@ VARIANTS = {
     "NeRD/Anymal-v0": [{"task": t, "control": c} for t in ("forward", "side") for c in ("position", "torque")],
     "NeRD/Franka-v0": [{"control": c, "velocity": v} for c in ("position", "torque") for v in (True, False)],
 }
+CRITTER = ROOT / "examples" / "critter.xml"  # a robot of one's own
+OWN_VARIANTS = [{"mjcf": str(CRITTER), "task": t, "control": c} for t, c in (("stand", "position"), ("track", "force"))]
 ALL_VARIANTS = [(env_id, backend, options) for env_id, backend in GRID for options in VARIANTS[env_id]]
+ALL_VARIANTS += [("NeRD/Robot-v0", backend, options) for backend in ANALYTICAL for options in OWN_VARIANTS]
 
 
 def robot(name: str) -> nerd_gym.RobotModel:
-    return nerd_gym.RobotModel.named(name)
+    return nerd_gym.RobotModel.from_mjcf(CRITTER) if name == "critter" else nerd_gym.RobotModel.named(name)
 
 
 def make_vec(env_id: str, num_envs: int, **options):
