@@ -18,7 +18,7 @@ from nerd_gym.dynamics.symmetry import (
     verify,
 )
 
-from ..conftest import CRITTER, ROBOTS, backend_at, robot
+from ..conftest import CRITTER, backend_at, robot
 from .test_networks import fitted, ground, states
 
 SIZES = {"cartpole": 2, "pendulum_contact": 4, "ant": 8, "anymal": 1, "franka": 1, "critter": 4}
