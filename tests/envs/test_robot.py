@@ -11,6 +11,7 @@ from nerd_gym.cli import main
 from nerd_gym.dynamics.checkpoint import load_model
 from nerd_gym.policies import Policy
 from nerd_gym.registration import ENVS, PACKAGED
+from nerd_gym.rl.evaluate import trained_for
 
 from ..conftest import CRITTER, OWN_VARIANTS, ROOT, make_vec, robot
 
@@ -245,10 +246,12 @@ def test_commands_take_it_by_option(tmp_path, monkeypatch, capsys):
 def test_a_policy_of_it_knows_its_robot(tmp_path, monkeypatch, capsys):
     pytest.importorskip("rl_games")
     monkeypatch.chdir(tmp_path)
-    options = ["--option", f"mjcf={CRITTER}", "--backend", "mujoco", "--steps", "512", "--num-envs", "16"]
+    options = ["--option", f"mjcf={CRITTER}", "substeps=8", "--backend", "mujoco", "--steps", "512", "--num-envs", "16"]
     assert main(["rl", "train", ROBOT, "--task", "track", *options]) == 0
     path = tmp_path / "out" / "rl" / "critter-track-position-mujoco-rl-games-seed0" / "policy.safetensors"
     facts = Policy.load(path).facts
     assert facts["robot"] == "critter" and facts["options"]["mjcf"] == str(CRITTER)
+    assert facts["options"]["substeps"] == trained_for(path)[2]["substeps"] == 8
+    assert "substeps" not in trained_for(path, "warp")[2]
     assert main(["rl", "eval", str(path), "--episodes", "4"]) == 0
     assert "velocity error" in capsys.readouterr().out
