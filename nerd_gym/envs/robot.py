@@ -22,7 +22,7 @@ from .task import State, Task, TaskConfig, total
 
 ACTION_SCALE = {"position": 0.5, "force": 1.0}
 SLIDE_UNIT = 0.1  # m, of a slide without limits
-LIGHTEST = 0.5  # gains at most such that a frame takes this part of a lone joint's speed
+LARGEST_STEP = 0.5  # part of a lone joint's speed that the damping may take in a frame; the spring alike
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Robot(Task):
                 f"mjcf is {config.mjcf!r}; NeRD/Robot-v0 needs the path of your robot's MJCF, mjcf='my_robot.xml'"
             )
         robot = RobotModel.from_mjcf(config.mjcf)
-        lacks = {
+        needs = {
             "a free base (<freejoint/> in its first body; nerd_gym.make_backend runs one with a fixed base)": (
                 robot.free_base
             ),
@@ -105,7 +105,7 @@ class Robot(Task):
             "a ground (a <geom type='plane'> that collides)": robot.ground is not None,
             "a sphere, capsule or box that touches the ground": robot.ground is None or len(robot.candidates.body) > 0,
         }
-        if missing := [what for what, there in lacks.items() if not there]:
+        if missing := [what for what, there in needs.items() if not there]:
             raise UnsupportedRobot(f"{robot.path.name} lacks what NeRD/Robot-v0 needs: {'; '.join(missing)}")
         return robot
 
@@ -226,6 +226,6 @@ def _gains(robot: RobotModel, config: RobotConfig) -> tuple[np.ndarray, np.ndarr
     inertia = 1 / robot.mj_model.dof_invweight0[robot.joint_qd]  # of the joint with everything else free to move
     full, dt = robot.force_limit / _units(robot), robot.frame_dt
     return (
-        np.minimum(config.stiffness * full, LIGHTEST * inertia / dt**2),
-        np.minimum(config.damping * full, LIGHTEST * inertia / dt),
+        np.minimum(config.stiffness * full, LARGEST_STEP * inertia / dt**2),
+        np.minimum(config.damping * full, LARGEST_STEP * inertia / dt),
     )
