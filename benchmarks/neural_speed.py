@@ -23,7 +23,7 @@ from nerd_gym.dynamics import model
 from nerd_gym.dynamics.checkpoint import has_packaged_model, load_model, packaged_model, save_model
 from nerd_gym.dynamics.transformer import TransformerModel
 from nerd_gym.files import load_tensors
-from nerd_gym.registration import ENVS
+from nerd_gym.registration import PACKAGED
 from nerd_gym.robots.model import RobotModel
 
 RESULT = Path(__file__).parent / "results" / "neural_speed.json"
@@ -62,7 +62,7 @@ class WholeWindow(TransformerModel):
 
 def paper_subject(env_id: str, num_envs: int) -> tuple[Subject, int]:
     """An environment on the paper's network, and how many parameters that has."""
-    robot = RobotModel.named(ENVS[env_id].robot_name)
+    robot = RobotModel.named(PACKAGED[env_id].robot_name)
     facts = {"kind": "transformer", "robot": robot.name, "robot_hash": robot.hash, "frame_dt": robot.frame_dt}
     facts |= {"teacher": "none", "network": PAPER}
     with tempfile.TemporaryDirectory() as folder:
@@ -90,7 +90,7 @@ def main(args: Args) -> None:
     torch.set_num_threads(1)
     facts = [(path, load_tensors(path)[1]) for path in args.model]
     rows = []
-    for env_id, spec in ENVS.items():
+    for env_id, spec in PACKAGED.items():
         robot = spec.robot_name
         if not has_packaged_model(robot, "warp"):
             continue

@@ -21,7 +21,7 @@ import tyro
 import nerd_gym  # noqa: F401  registers the ids
 from nerd_gym.bench import Subject, env_subject, save, table, time_interleaved
 from nerd_gym.progress import progress
-from nerd_gym.registration import ENVS
+from nerd_gym.registration import PACKAGED
 
 RESULT = Path(__file__).parent / "results" / "throughput.json"
 PEER_PHYSICS = 5 * 4  # Ant-v5: frame_skip 5 of RK4
@@ -65,7 +65,7 @@ class Args:
 def main(args: Args) -> None:
     sizes = (1, 512) if args.quick else (1, 64, 512, 2048)
     repeats, seconds = (2, 0.3) if args.quick else (5, 0.6)
-    grid = [(i, b, n) for i in ENVS for b in ("warp", "mujoco") for n in sizes]
+    grid = [(i, b, n) for i in PACKAGED for b in ("warp", "mujoco") for n in sizes]
     subjects = [env_subject(*row) for row in progress(grid, desc="set up")]
     subjects += [gymnasium_ant("sync", n) for n in sizes if n <= 64]
     subjects += [gymnasium_ant("async", n) for n in sizes if n == 64]

@@ -16,7 +16,7 @@ import nerd_gym  # noqa: F401  registers the ids
 from nerd_gym.drift import ANALYTICAL, MEASURES, Drift, backends_of, measure_drift
 from nerd_gym.files import whole
 from nerd_gym.progress import progress
-from nerd_gym.registration import ENVS
+from nerd_gym.registration import PACKAGED
 from nerd_gym.video import label
 
 HERE = Path(__file__).parent
@@ -27,7 +27,7 @@ FRAMES = (10, 50, 100)
 def robots() -> None:
     """The five robots in a row, each a second into an episode."""
     pictures = []
-    for env_id in ENVS:
+    for env_id in PACKAGED:
         env = gymnasium.make(env_id, backend="mujoco", render_mode="rgb_array")
         env.reset(seed=1)
         for k in range(30):
@@ -42,7 +42,7 @@ def robots() -> None:
 def drift(figures: Path, picture: Path, num_envs: int = 256, seed: int = 0) -> None:
     """How far the backends drift apart under the same actions: a json and a plot."""
     drifts: list[Drift] = []
-    for env_id in progress(ENVS, desc="drift"):
+    for env_id in progress(PACKAGED, desc="drift"):
         drifts += measure_drift(env_id, backends_of(env_id), max(FRAMES), num_envs, seed)
     facts = {
         "what": f"median drift from {ANALYTICAL[0]}, same start and actions, default physics",

@@ -18,7 +18,8 @@ from .policies import Policy
 
 FILES = (".safetensors", ".pth", ".onnx")
 VALID = f"zero, random, a policy ({', '.join(FILES)}), module:function or file.py:function"
-MUST_MATCH = ("task", "control", "velocity")  # options of a task that change what its policies see or mean
+# Options of a task that change what its policies see or mean.
+MUST_MATCH = ("task", "control", "velocity", "action_scale", "stiffness", "damping")
 
 
 class Agent(Protocol):

@@ -18,7 +18,7 @@ import torch
 
 from .files import whole
 from .progress import progress
-from .registration import ENVS
+from .registration import PACKAGED
 
 PACKAGES = ("gymnasium", "mujoco", "newton", "warp-lang", "torch", "numpy")
 
@@ -87,7 +87,7 @@ def time_interleaved(subjects: Sequence[Subject], repeats: int, seconds: float) 
 
 
 def bench(
-    env_ids: Sequence[str] = tuple(ENVS),
+    env_ids: Sequence[str] = tuple(PACKAGED),
     backends: Sequence[str] = ("warp", "mujoco"),
     sizes: Sequence[int] = (1, 64, 512, 2048),
     repeats: int = 3,

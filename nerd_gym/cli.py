@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,13 +118,15 @@ class Compare:
         from .compare import compare
         from .registration import env_spec
 
-        name = f"{env_spec(self.env_id).robot_name}-{Path(agent_name(self.policy)).stem.replace(':', '-')}"
+        options = dict(map(key_value, self.option))
+        robot = env_spec(self.env_id).robot(options)
+        name = f"{robot.name}-{Path(agent_name(self.policy)).stem.replace(':', '-')}"
         chosen = ("episodes", "seed", "margin", "displaced", "layout", "activation")
         result = compare(
             self.env_id,
             self.policy,
             self.backends,
-            options=dict(map(key_value, self.option)),
+            options=options,
             **{key: getattr(self, key) for key in chosen},
         )
         out = self.out or Path("out/compare") / name
@@ -137,7 +140,7 @@ class Bench:
     """Measure env-steps per second of every environment and backend here."""
 
     env_id: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Environments; all by default."""
+    """Environments; by default all that need no option."""
     backends: tuple[str, ...] = ("warp", "mujoco")
     """Backends to measure."""
     num_envs: tuple[int, ...] = (1, 64, 512, 2048)
@@ -153,11 +156,12 @@ class Bench:
 
     def run(self) -> None:
         from .bench import bench, save, table
-        from .registration import ENVS, env_spec
+        from .registration import PACKAGED, env_spec
 
         for env_id in self.env_id:
             env_spec(env_id)
-        rows = bench(self.env_id or tuple(ENVS), self.backends, self.num_envs, self.repeats, self.seconds, self.threads)
+        env_ids = self.env_id or tuple(PACKAGED)
+        rows = bench(env_ids, self.backends, self.num_envs, self.repeats, self.seconds, self.threads)
         print(table(rows))
         if self.out:
             save(self.out, {"rows": rows})
@@ -237,10 +241,16 @@ class Generate:
 
 @dataclass
 class Train:
-    """Learn a model of a robot's dynamics from a dataset; the same command goes on with a run that was stopped."""
+    """Learn a model of a robot's dynamics from a dataset; the same command goes on with a run that was stopped.
 
-    robot: tyro.conf.Positional[str]
+    With --mjcf in place of ROBOT the dataset is made first, if it is not there."""
+
+    robot: tyro.conf.Positional[str | None] = None
     """A packaged robot or the path of an MJCF."""
+    mjcf: Path | None = None
+    """Your own robot, from nothing to a model: generates the dataset, trains, tells how to use the model."""
+    data_transitions: str | None = None
+    """With --mjcf: transitions to generate, with k or M if you like; by default 1M, for a structured model 200k."""
     model: str | None = None
     """structured (default for a fixed base), mlp (default for a free one) or transformer (the paper's)."""
     data: tuple[Path, ...] = ()
@@ -279,12 +289,15 @@ class Train:
         from .dynamics.refine import refine
         from .dynamics.train import Settings, default_kind, train
 
-        robot = _robot(self.robot)
+        robot = self._which_robot()
         data = self.data or (Path("out/data") / f"{robot.name}-warp.h5",)
+        kind = self.model or default_kind(robot)
+        if self.mjcf and "RANK" not in os.environ:  # several processes would make it at once
+            self._generate(robot, kind, data[0])
         for path in data:
             if not path.exists():
-                raise FileNotFoundError(f"no dataset at {path}; make one with nerd-gym generate {self.robot}")
-        kind = self.model or default_kind(robot)
+                own = self.mjcf or self.robot
+                raise FileNotFoundError(f"no dataset at {path}; make one with nerd-gym generate {own}")
         out = self.out or Path("out/models") / f"{robot.name}-{kind}.safetensors"
         network = tuple(map(key_value, self.size))
         chosen = ("steps", "batch", "optimiser", "lr", "polish", "transitions", "residual", "seed")
@@ -297,7 +310,8 @@ class Train:
         )
         default = Settings(kind=kind)
         changed = [name for name in chosen if getattr(settings, name) != getattr(default, name)]
-        words = [f"nerd-gym train {self.robot} --model {kind}", *(f"--{n} {getattr(settings, n)}" for n in changed)]
+        which = f"--mjcf {self.mjcf}" if self.mjcf else self.robot
+        words = [f"nerd-gym train {which} --model {kind}", *(f"--{n} {getattr(settings, n)}" for n in changed)]
         words += [f"--size {' '.join(self.size)}"] if self.size else []
         words += [f"--start {self.start.name}"] if self.start else []
         if self.refine:
@@ -312,7 +326,31 @@ class Train:
         if "rank" in facts:
             print(f"{facts['rank']} combinations of parameters determined, residual {facts['residual']:.1e}")
         print(f"trust: rank correlation with the true error {facts['trust']['rank_correlation']:.2f} on unseen frames")
-        print(f"written: {out}; measure it with nerd-gym evaluate {self.robot} --model {out}")
+        print(f"written: {out}; measure it with nerd-gym evaluate {self.mjcf or self.robot} --model {out}")
+        if self.mjcf:
+            make = f'gymnasium.make("NeRD/Robot-v0", mjcf="{self.mjcf}", backend="neural", model="{out}")'
+            fixed = f'nerd_gym.make_backend("neural", nerd_gym.RobotModel.from_mjcf("{self.mjcf}"), 1, model="{out}")'
+            print(f"use it:  {make if robot.free_base else fixed}")
+
+    def _which_robot(self):
+        if bool(self.robot) == bool(self.mjcf):
+            given = f"both {self.robot} and --mjcf {self.mjcf} were" if self.robot else "neither ROBOT nor --mjcf was"
+            raise ValueError(f"{given} given; valid: nerd-gym train ROBOT, nerd-gym train --mjcf FILE")
+        if self.data_transitions and not self.mjcf:
+            raise ValueError(f"--data-transitions {self.data_transitions} goes with --mjcf only")
+        return _robot(self.robot) if self.robot else _robot(str(self.mjcf), own=True)
+
+    def _generate(self, robot, kind: str, data: Path) -> None:
+        """Make the dataset if it is not there; one that is must be of the size that is asked for, if one is."""
+        from .dynamics.dataset import Plan, generate
+        from .dynamics.model import kind_of
+
+        kind_of(kind)  # a wrong name is told before the work
+        if data.exists() and not self.data_transitions:
+            return
+        transitions = count(self.data_transitions or ("200k" if kind == "structured" else "1M"))
+        counts = generate(Plan(robot, "warp", transitions, seed=self.seed), data)
+        print("  ".join(f"{name} {value:,}" for name, value in counts.items()))
 
 
 @dataclass
@@ -385,10 +423,10 @@ class Rl:
         self.command.run()
 
 
-def _robot(text: str):
+def _robot(text: str, own: bool = False):
     from .robots.model import RobotModel
 
-    return RobotModel.from_mjcf(text) if text.endswith(".xml") else RobotModel.named(text)
+    return RobotModel.from_mjcf(text) if own or text.endswith(".xml") else RobotModel.named(text)
 
 
 def main(args: list[str] | None = None) -> int:

@@ -7,9 +7,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 from .backends import BACKENDS
 from .dynamics.checkpoint import PRETRAINED
-from .envs.task import make_config
 from .registration import ENVS
-from .robots.model import RobotModel
 
 
 def listing() -> str:
@@ -17,10 +15,13 @@ def listing() -> str:
     lines = [f"{'environment':26s}{'obs':>5s}{'act':>5s}{'steps':>7s}{'ms/step':>9s}  options (first is default)"]
     for env_id, spec in ENVS.items():
         cls = spec.task_class()
-        task = cls(RobotModel.named(cls.robot_name), make_config(cls.config_class, {}))
-        period = 1000 * task.frame_dt * task.frames
-        row = f"{env_id:26s}{task.obs_size:5d}{task.action_size:5d}{spec.horizon:7d}{period:9.1f}"
-        lines.append(f"{row}  {'; '.join(_options(cls.config_class)) or '-'}")
+        if spec.requires:  # what it has depends on what is given
+            row = f"{env_id:26s}{'-':>5s}{'-':>5s}{spec.horizon:7d}{'-':>9s}"
+        else:
+            task = cls(spec.robot({}), spec.config({}))
+            period = 1000 * task.frame_dt * task.frames
+            row = f"{env_id:26s}{task.obs_size:5d}{task.action_size:5d}{spec.horizon:7d}{period:9.1f}"
+        lines.append(f"{row}  {'; '.join(_options(cls.config_class, spec.requires)) or '-'}")
     lines += ["", f"{'backend':26s}{'installed':12s}what it is"]
     for name, entry in BACKENDS.items():
         missing = entry.missing()
@@ -31,10 +32,10 @@ def listing() -> str:
     return "\n".join(lines)
 
 
-def _options(config: type) -> list[str]:
+def _options(config: type, required: tuple[str, ...]) -> list[str]:
     hints = get_type_hints(config)
-    out = []
-    for field in fields(config):
+    out = [f"{name}=... (required)" for name in required]
+    for field in (f for f in fields(config) if f.name not in required):
         kind = hints[field.name]
         values = [str(field.default)]
         if get_origin(kind) is Literal:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
 if TYPE_CHECKING:
-    from .envs.task import Task
+    from .envs.task import Task, TaskConfig
+    from .robots.model import RobotModel
 
 
 @dataclass(frozen=True)
@@ -19,15 +20,27 @@ class EnvSpec:
     module: str
     cls: str
     horizon: int
+    requires: tuple[str, ...] = ()  # options without which it cannot be made
 
     def task_class(self) -> type[Task]:
         """The task's class."""
         return getattr(import_module(f"nerd_gym.envs.{self.module}"), self.cls)
 
     @property
-    def robot_name(self) -> str:
-        """The packaged robot that the task moves."""
+    def robot_name(self) -> str | None:
+        """The packaged robot that the task moves; None if an option tells the robot."""
         return self.task_class().robot_name
+
+    def config(self, options: dict[str, Any]) -> TaskConfig:
+        """The task's config from options of task and backend."""
+        from .envs.task import make_config, option_names
+
+        cls = self.task_class().config_class
+        return make_config(cls, {name: value for name, value in options.items() if name in option_names(cls)})
+
+    def robot(self, options: dict[str, Any]) -> RobotModel:
+        """The robot that options of task and backend ask for."""
+        return self.task_class().robot_of(self.config(options))
 
 
 ENVS = {
@@ -36,7 +49,9 @@ ENVS = {
     "NeRD/Ant-v0": EnvSpec("ant", "Ant", 500),
     "NeRD/Anymal-v0": EnvSpec("anymal", "Anymal", 1000),
     "NeRD/Franka-v0": EnvSpec("franka", "Franka", 128),
+    "NeRD/Robot-v0": EnvSpec("robot", "Robot", 1000, requires=("mjcf",)),
 }
+PACKAGED = {env_id: spec for env_id, spec in ENVS.items() if not spec.requires}  # those that can be made as they are
 
 
 def env_spec(env_id: str) -> EnvSpec:

@@ -13,7 +13,7 @@ import torch
 import nerd_gym
 from benchmarks.recorded_states import Recorded
 from nerd_gym.backends import BACKENDS, make_backend
-from nerd_gym.registration import ENVS
+from nerd_gym.registration import PACKAGED
 
 ROOT = Path(__file__).parent.parent
 # Recorded data of the published simulator is not part of the project; NERD_GYM_REFERENCE names its folder.
@@ -22,7 +22,7 @@ ROBOTS = ("cartpole", "pendulum_contact", "ant", "anymal", "franka")
 ANALYTICAL = ("warp", "mujoco")
 LEARNED_ROBOTS = ("cartpole", "pendulum_contact", "franka")
 LEARNED = {"neural": ("NeRD/Cartpole-v0", "NeRD/PendulumContact-v0", "NeRD/Franka-v0")}  # those with a packaged model
-GRID = [(i, b) for i in ENVS for b in BACKENDS if b in ANALYTICAL or i in LEARNED[b]]
+GRID = [(i, b) for i in PACKAGED for b in BACKENDS if b in ANALYTICAL or i in LEARNED[b]]
 VARIANTS = {
     "NeRD/Cartpole-v0": [{}],
     "NeRD/PendulumContact-v0": [{"ground": 2}, {"ground": "random"}],
@@ -30,11 +30,14 @@ VARIANTS = {
     "NeRD/Anymal-v0": [{"task": t, "control": c} for t in ("forward", "side") for c in ("position", "torque")],
     "NeRD/Franka-v0": [{"control": c, "velocity": v} for c in ("position", "torque") for v in (True, False)],
 }
+CRITTER = ROOT / "examples" / "critter.xml"  # a robot of one's own
+OWN_VARIANTS = [{"mjcf": str(CRITTER), "task": t, "control": c} for t, c in (("stand", "position"), ("track", "force"))]
 ALL_VARIANTS = [(env_id, backend, options) for env_id, backend in GRID for options in VARIANTS[env_id]]
+ALL_VARIANTS += [("NeRD/Robot-v0", backend, options) for backend in ANALYTICAL for options in OWN_VARIANTS]
 
 
 def robot(name: str) -> nerd_gym.RobotModel:
-    return nerd_gym.RobotModel.named(name)
+    return nerd_gym.RobotModel.from_mjcf(CRITTER) if name == "critter" else nerd_gym.RobotModel.named(name)
 
 
 def make_vec(env_id: str, num_envs: int, **options):

@@ -19,7 +19,7 @@ from nerd_gym.drift import state_error
 from nerd_gym.dynamics.checkpoint import PRETRAINED, load_model, save_model
 from nerd_gym.episodes import displace, episode_env, first_episodes
 from nerd_gym.export import export_onnx
-from nerd_gym.registration import ENVS
+from nerd_gym.registration import PACKAGED
 
 from .conftest import REFERENCE, make_vec, random_state, robot
 from .test_agents import linear_policy
@@ -75,7 +75,7 @@ def test_an_environment_that_resets_itself_is_refused():
         first_episodes(env, load_agent("zero", env))
 
 
-@pytest.mark.parametrize("env_id", ENVS)
+@pytest.mark.parametrize("env_id", PACKAGED)
 def test_measures_say_what_the_reward_is_made_of(env_id):
     env = make_vec(env_id, 8, backend="mujoco")
     env.reset(seed=0)

@@ -16,6 +16,7 @@ def test_python_examples_run(tmp_path):
         text = (ROOT / document).read_text()
         for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
             code = code.replace('"arm.xml"', repr(str(ROOT / "nerd_gym" / "robots" / "franka.xml")))
+            code = code.replace('"my_robot.xml"', repr(str(ROOT / "examples" / "critter.xml")))
             subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
 
 

@@ -34,9 +34,9 @@ def load_model(path: str | Path, robot: RobotModel) -> tuple[dict[str, Tensor], 
     return tensors, facts
 
 
-def has_packaged_model(robot_name: str, teacher: str) -> bool:
+def has_packaged_model(robot_name: str | None, teacher: str) -> bool:
     """Whether a model of a robot comes with the package."""
-    return (PRETRAINED / f"{robot_name}-{teacher}.safetensors").exists()
+    return robot_name is not None and (PRETRAINED / f"{robot_name}-{teacher}.safetensors").exists()
 
 
 def packaged_model(robot: RobotModel, teacher: str) -> Path:
@@ -46,6 +46,6 @@ def packaged_model(robot: RobotModel, teacher: str) -> Path:
         known = ", ".join(sorted(p.stem for p in PRETRAINED.glob("*.safetensors")))
         raise ValueError(
             f"no packaged model of robot {robot.name!r} with teacher {teacher!r}; packaged: {known}. "
-            "Give the path of one of your own (nerd-gym train makes it)"
+            "Give the path of one of your own, model=...; nerd-gym train --mjcf makes it"
         )
     return path

@@ -3,6 +3,8 @@
 An element relabels the joints (q -> sign * q[permutation] + offset) while an orthogonal matrix acts on the world: on
 base pose and velocities, ground and gravity, in the axes of the robot's mounting. Reflections turn angular velocities
 as pseudovectors. A network that only ever sees the canonical view of a state treats all equivalent states alike.
+
+The symmetries of a robot with a free base are found; those of packaged robots with a fixed base are declared.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..robots.kinematics import Kinematics
-from ..robots.model import RobotModel
+from ..robots.model import HINGE, RobotModel
 from .contact_features import candidate_places, distinct_candidates, random_joints
 
 
@@ -49,21 +51,19 @@ def _mirror(axis: int) -> tuple[tuple[float, ...], ...]:
     return _rows(np.diag([-1.0 if k == axis else 1.0 for k in range(3)]))
 
 
-# Generators of each packaged robot's group. Franka has none; ANYmal's trunk is not the same left and right.
+# Of a free base: a quarter turn, left and right, front and back, a half turn.
+WORLDS = (
+    ((0.0, -1.0, 0.0), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)),
+    _mirror(1),
+    _mirror(0),
+    ((-1.0, 0.0, 0.0), (0.0, -1.0, 0.0), (0.0, 0.0, 1.0)),
+)
+# Generators of the groups of packaged robots with a fixed base. Franka has none.
 GENERATORS: dict[str, tuple[Element, ...]] = {
     "cartpole": (Element((0, 1), (-1.0, -1.0), (0.0, 0.0), _mirror(0)),),
     "pendulum_contact": (
         Element((0, 1), (1.0, 1.0), (0.0, 0.0), _mirror(1)),
         Element((0, 1), (-1.0, -1.0), (np.pi, 0.0), _mirror(0)),
-    ),
-    "ant": (
-        Element(  # a quarter turn: each leg takes the place of the next
-            (6, 7, 0, 1, 2, 3, 4, 5),
-            (1.0, 1.0, 1.0, -1.0, 1.0, 1.0, 1.0, -1.0),
-            (0.0,) * 8,
-            ((0.0, -1.0, 0.0), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)),
-        ),
-        Element((6, 7, 4, 5, 2, 3, 0, 1), (-1.0, 1.0) * 4, (0.0,) * 8, _mirror(1)),  # left and right
     ),
 }
 
@@ -74,10 +74,43 @@ def identity(robot: RobotModel) -> Element:
     return Element(tuple(range(n)), (1.0,) * n, (0.0,) * n, _rows(np.eye(3)))
 
 
+def proposals(robot: RobotModel) -> list[Element]:
+    """What may be a symmetry of a robot: declared, or those of `WORLDS` under which its joints change places."""
+    if robot.free_base:
+        return [element for world in WORLDS if (element := match_joints(robot, world)) is not None]
+    return [g for g in GENERATORS.get(robot.name, ()) if len(g.sign) == robot.nj]
+
+
+def match_joints(robot: RobotModel, world: tuple[tuple[float, ...], ...]) -> Element | None:
+    """The element that takes each joint to the place where the matrix puts it at qpos0; None if none stands there."""
+    import mujoco
+
+    m = robot.mj_model
+    data = mujoco.MjData(m)
+    data.qpos[:7] = 0, 0, 0, 1, 0, 0, 0
+    mujoco.mj_kinematics(m, data)
+    kind, anchor, axis = m.jnt_type[1:], data.xanchor[1:], data.xaxis[1:]
+    centre, matrix = data.xipos[m.jnt_bodyid[1:]], np.array(world)
+    # A hinge's axis is a pseudovector.
+    turned = axis @ matrix.T * np.where(kind == HINGE, np.linalg.det(matrix), 1.0)[:, None]
+    along = axis @ turned.T  # [joint, the one that comes there]
+    near = 1e-6 * max(1.0, np.abs(anchor).max(initial=0.0))
+    apart = np.abs(anchor[:, None] - anchor @ matrix.T).max(2)
+    fits = (apart < near) & (np.abs(np.abs(along) - 1) < 1e-6) & (kind[:, None] == kind)
+    # Of several joints on one axis that whose body comes closest.
+    far = np.where(fits, np.linalg.norm(centre[:, None] - centre @ matrix.T, axis=2), np.inf)
+    which = far.argmin(1) if robot.nj else np.zeros(0, int)
+    sign = np.round(along[np.arange(robot.nj), which])
+    zero = m.qpos0[robot.joint_q]
+    if not fits.any(1).all() or len(set(which.tolist())) < robot.nj or not np.allclose(sign * zero[which], zero):
+        return None
+    return Element(tuple(which.tolist()), tuple(sign.tolist()), (0.0,) * robot.nj, world)
+
+
 @lru_cache(maxsize=16)
 def group(robot: RobotModel) -> tuple[Element, ...]:
-    """All elements, the identity first. A changed robot of a packaged name must still pass :func:`verify`."""
-    generators = [g for g in GENERATORS.get(robot.name, ()) if len(g.sign) == robot.nj and verify(robot, g)]
+    """All elements, the identity first: what :func:`proposals` names and :func:`verify` accepts."""
+    generators = [g for g in proposals(robot) if verify(robot, g)]
     elements = [identity(robot)]
     for element in elements:  # grows while it is read, until nothing new is found
         elements += [new for g in generators if (new := g @ element) not in elements]

@@ -56,12 +56,12 @@ class TaskConfig:
 class Task(ABC):
     """A robot, what it is asked to do, and how an action becomes joint forces."""
 
-    robot_name: ClassVar[str]
+    robot_name: ClassVar[str | None] = None  # a packaged robot; a task without one gets its robot from an option
     config_class: ClassVar[type[TaskConfig]] = TaskConfig
     horizon: ClassVar[int]
-    goal_size: ClassVar[int] = 0
 
     action_size: int
+    goal_size: int = 0
     obs_size: int
     frames: int = 1  # frames per action; the joint force is worked out anew for each
 
@@ -69,6 +69,11 @@ class Task(ABC):
         self.robot = robot
         self.config = config
         self.device = torch.device(device)
+
+    @classmethod
+    def robot_of(cls, config: TaskConfig) -> RobotModel:
+        """The robot that these options ask for: here the packaged one, whatever they are."""
+        return RobotModel.named(cls.robot_name)
 
     @property
     def frame_dt(self) -> float:

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from ..backends import BACKENDS, backend_class, make_backend
 from ..registration import env_spec
-from ..robots.model import RobotModel
 from .random import EnvRandom
 from .task import State, make_config, option_names
 
@@ -80,7 +79,7 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         self.horizon = max_episode_steps
         self.device = torch.device(device)
 
-        robot = RobotModel.named(task_class.robot_name)
+        robot = task_class.robot_of(config)
         self.task = task_class(robot, config, self.device)
         self.backend = make_backend(backend, robot, self.num_envs, self.device, **backend_options)
         self.metadata = {

@@ -48,17 +48,15 @@ class Train:
     def run(self) -> None:
         import torch
 
-        from ..envs.task import make_config, option_names
         from ..registration import env_spec
         from .configs import load_config
         from .train import Plan, train
         from .trainer import check_library
 
         check_library(self.lib)
-        task_class = env_spec(self.env_id).task_class()
+        spec = env_spec(self.env_id)
         given = ({"task": self.task} if self.task else {}) | dict(map(key_value, self.option))
-        known = {name: value for name, value in given.items() if name in option_names(task_class.config_class)}
-        chosen = asdict(make_config(task_class.config_class, known))
+        chosen = asdict(spec.config(given))
         changes = self.set
         changes += (f"run.steps={count(self.steps)}",) if self.steps else ()
         changes += (f"run.num_envs={self.num_envs}",) if self.num_envs else ()
@@ -66,7 +64,7 @@ class Train:
         if self.threads:
             torch.set_num_threads(self.threads)
             given["threads"] = self.threads
-        name = [task_class.robot_name, *(str(chosen[k]) for k in ("task", "control") if k in chosen)]
+        name = [spec.robot(given).name, *(str(chosen[k]) for k in ("task", "control") if k in chosen)]
         name += [self.backend, self.lib, f"seed{self.seed}"]
         out = self.out or Path("out/rl") / "-".join(name)
         plan = Plan(self.env_id, self.lib, self.backend, given, self.seed, run, config, self.device, self._command())

@@ -22,13 +22,19 @@ Rows = list[dict[str, Any]]
 
 
 def trained_for(policy: Path, backend: str | None = None) -> tuple[str, str, dict[str, Any]]:
-    """Environment, backend and the task's options that a policy's file tells."""
+    """Environment, backend and options that a policy's file tells: the task's, and those of its own backend."""
     facts = Policy.load(policy).facts
     if "env" not in facts or "backend" not in facts:
         raise ValueError(f"{policy.name} does not tell its environment; use nerd-gym play ID --agent {policy}")
-    names = option_names(env_spec(facts["env"]).task_class().config_class)
-    options = {name: value for name, value in facts["options"].items() if name in names}
-    return facts["env"], backend or facts["backend"], options
+    env_id, backend, options = facts["env"], backend or facts["backend"], dict(facts["options"])
+    options.pop("threads", None)  # which changes nothing
+    return env_id, backend, options if backend == facts["backend"] else of_task(env_id, options)
+
+
+def of_task(env_id: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Those of the options that are the task's."""
+    names = option_names(env_spec(env_id).task_class().config_class)
+    return {name: value for name, value in options.items() if name in names}
 
 
 def evaluate(policies: Sequence[Path], backends: Sequence[str] = (), episodes: int = 256, seed: int = 1000) -> Rows:
@@ -40,7 +46,8 @@ def evaluate(policies: Sequence[Path], backends: Sequence[str] = (), episodes: i
         env_id, trained_in, options = trained_for(path)
         for label in backends or (trained_in,):
             name, own = parse_backend(label)
-            jobs.append((path, label, env_id, name, own | options))
+            given = own | of_task(env_id, options) if backends else options
+            jobs.append((path, label, env_id, name, given))
     rows = []
     with progress(total=len(jobs), unit="policy", desc="evaluate") as bar:
         for path, label, env_id, name, options in jobs:

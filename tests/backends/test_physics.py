@@ -12,7 +12,7 @@ import torch
 from nerd_gym.backends import make_backend
 from nerd_gym.backends.newton_state import from_newton, to_newton
 from nerd_gym.backends.warp import WarpBackend, read_links
-from nerd_gym.registration import ENVS
+from nerd_gym.registration import PACKAGED
 from nerd_gym.robots.model import RobotModel
 
 from ..conftest import ANALYTICAL, GRID, ROBOTS, backend_at, everyone, make_vec, random_state, robot
@@ -338,4 +338,4 @@ def test_friction_law(law):
 
 
 def test_every_id_is_covered():
-    assert {env_id for env_id, _ in GRID} == set(ENVS)
+    assert {env_id for env_id, _ in GRID} == set(PACKAGED)

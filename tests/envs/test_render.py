@@ -3,12 +3,12 @@ import numpy as np
 import pytest
 import torch
 
-from nerd_gym.registration import ENVS
+from nerd_gym.registration import PACKAGED
 
 from ..conftest import make_vec
 
 
-@pytest.mark.parametrize("env_id", ENVS)
+@pytest.mark.parametrize("env_id", PACKAGED)
 def test_frames_show_the_state_and_not_the_backend(env_id):
     envs = [make_vec(env_id, 1, backend=b, render_mode="rgb_array") for b in ("warp", "mujoco")]
     for env in envs:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from nerd_gym.registration import ENVS
+from nerd_gym.registration import PACKAGED
 
 from ..conftest import GRID, make_vec
 
@@ -220,7 +220,7 @@ def test_wrong_input_is_named_with_what_is_valid():
 
 
 def test_reward_terms_add_up():
-    for env_id in ENVS:
+    for env_id in PACKAGED:
         env = make_vec(env_id, 16, backend="mujoco")
         env.reset(seed=0)
         _, reward, *_, info = env.step(torch.rand(env.action_space.shape) - 0.5)
