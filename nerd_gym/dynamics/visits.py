@@ -21,7 +21,7 @@ from ..agents import load_agent
 from ..drift import endless_env
 from ..envs.task import State
 from ..envs.vector import NerdVectorEnv
-from ..registration import ENVS
+from ..registration import PACKAGED
 from ..robots.model import RobotModel
 from .frames import quat_exp, quat_multiply
 
@@ -37,9 +37,9 @@ TURN, HEIGHT, VELOCITY, SPIN, JOINT, RATE = 1.2, 0.3, 1.5, 4.0, 0.5, 5.0  # how 
 
 def task_of(robot: RobotModel) -> str | None:
     """The id of a packaged robot's environment."""
-    if robot.hash not in {RobotModel.named(spec.robot_name).hash for spec in ENVS.values()}:
+    if robot.hash not in {RobotModel.named(spec.robot_name).hash for spec in PACKAGED.values()}:
         return None
-    return next(name for name, spec in ENVS.items() if spec.robot_name == robot.name)
+    return next(name for name, spec in PACKAGED.items() if spec.robot_name == robot.name)
 
 
 def default_share(robot: RobotModel) -> float:
