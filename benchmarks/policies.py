@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,14 +30,25 @@ class Args:
     """Episodes of each policy on each backend."""
     seed: int = 1000
     """Seed of the starts; training has others."""
+    only: str = ""
+    """Only policies with this text in their name, e.g. ant/spin; the others stay as the json has them."""
     out: Path = RESULT
     """Where to write the json."""
 
 
 def main(args: Args) -> None:
-    groups = []
+    groups, old = [], []
+    if args.only and args.out.exists():
+        before = json.loads(args.out.read_text())
+        if (before["episodes"], before["seed"]) != (args.episodes, args.seed):
+            raise SystemExit(f"{args.out.name} has {before['episodes']} episodes from seed {before['seed']}")
+        old = before["groups"]
     for shipped in SHIPPED:
         for trained in shipped.backends:
+            policy = f"{shipped.folder}/{shipped.name}"
+            if args.only not in policy:
+                groups += [g for g in old if (g["policy"], g["trained in"]) == (policy, trained)]
+                continue
             names = [f"{shipped.name}-{trained}-seed{seed}" for seed in shipped.seeds_in(trained)]
             paths = [args.policies / shipped.folder / f"{name}.safetensors" for name in names]
             rows = evaluate(paths, backends_of(shipped.env_id), args.episodes, args.seed)
@@ -46,7 +58,7 @@ def main(args: Args) -> None:
                 facts = Policy.load(path).facts
                 own = {r["backend"]: {k: r[k] for k in TOLD} for r in rows if r["policy"] == path.stem}
                 seeds.append({name: facts[name] for name in FACTS} | {"figures": own})
-            group = {"env": shipped.env_id, "policy": f"{shipped.folder}/{shipped.name}", "trained in": trained}
+            group = {"env": shipped.env_id, "policy": policy, "trained in": trained}
             groups.append(group | {"options": list(shipped.options), "seeds": seeds})
     what = "first episodes of the shipped policies, deterministic actions, default physics"
     save(args.out, {"what": what, "episodes": args.episodes, "seed": args.seed, "groups": groups})
