@@ -27,7 +27,7 @@ from ..files import file_hash, whole
 from ..progress import progress
 from ..robots.model import RobotModel
 from .sampling import Sampler, ranges_for
-from .visits import Visits
+from .visits import Visits, check_visits
 
 FORMAT = 1
 FIELDS = ("q", "qd", "force", "ground_point", "ground_normal")
@@ -80,6 +80,8 @@ def generate(plan: Plan, path: Path) -> dict[str, int]:
         raise ValueError(f"the share of the task is {plan.task_share}; it must be from 0 to 1")
     if plan.policies and not plan.task_share:
         raise ValueError("policies drive robots from the starts of their task, whose share is 0; give it one")
+    if plan.task_share:
+        check_visits(plan.robot, plan.policies)
     facts = plan.facts()
     if path.exists():
         _same_plan(path, facts)

@@ -53,23 +53,29 @@ def default_share(robot: RobotModel) -> float:
     return 0.4 if np.isfinite(robot.joint_range).all() else 1.0
 
 
+def check_visits(robot: RobotModel, policies: Sequence[Path]) -> str:
+    """The id of the environment that policies drive a robot in; an error if there is none or they are of another."""
+    env_id = task_of(robot)
+    if env_id is None:
+        raise ValueError(f"{robot.name!r} has no task whose states could be visited; valid share of a task: 0")
+    for path in policies:
+        _, found = trained_for(path)
+        if found != env_id:
+            raise ValueError(f"{path.name} is a policy of {found}; the data are of {env_id}")
+    return env_id
+
+
 class Visits:
     """Environments and policies of a robot, on one backend."""
 
     def __init__(
         self, robot: RobotModel, backend: str, num_envs: int, policies: Sequence[Path], options: dict[str, Any]
     ):
-        env_id = task_of(robot)
-        if env_id is None:
-            raise ValueError(f"{robot.name!r} has no task whose states could be visited; valid share of a task: 0")
+        env_id = check_visits(robot, policies)
         self._make = lambda task: endless_env(env_id, num_envs, backend, **task, **options)
         self._policies = tuple(policies)
         self._made: dict[int, tuple[NerdVectorEnv, Any]] = {}
         self.num_envs = num_envs
-        for path in self._policies:
-            _, found = trained_for(path)
-            if found != env_id:
-                raise ValueError(f"{path.name} is a policy of {found}; the data are of {env_id}")
 
     def driven(self, block: int) -> tuple[NerdVectorEnv, Any]:
         """The environment of a block and its policy (None if there is none)."""
