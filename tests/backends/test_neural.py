@@ -208,13 +208,9 @@ def test_a_model_of_another_robot_is_refused_with_both_hashes(tmp_path):
 
 
 def test_what_is_not_there_is_named():
-    with pytest.raises(
-        ValueError,
-        match=r"no packaged model of robot 'ant' .*packaged: cartpole-warp, franka-warp, pendulum_contact-warp",
-    ):
-        make_vec("NeRD/Ant-v0", 1, backend="neural")
-    with pytest.raises(ValueError, match=r"teacher 'mujoco'"):
-        make_vec("NeRD/Cartpole-v0", 1, backend="neural", teacher="mujoco")
+    packaged = "ant-warp, anymal-warp, cartpole-warp, franka-warp, pendulum_contact-warp"
+    with pytest.raises(ValueError, match=rf"no packaged model of robot 'ant' with teacher 'odd'; packaged: {packaged}"):
+        make_vec("NeRD/Ant-v0", 1, backend="neural", teacher="odd")
     with pytest.raises(FileNotFoundError, match="no model at nowhere"):
         make_vec("NeRD/Cartpole-v0", 1, backend="neural", model="nowhere")
 
@@ -240,7 +236,7 @@ def test_train_and_evaluate_from_the_command_line(tmp_path, capsys):
         (["train", "franka", "--data", "nowhere.h5"], "no dataset at nowhere.h5"),
         (["evaluate", "franka", "--model", str(out)], "learned from robot 'cartpole'"),
         (["evaluate", "cartpole", "--scenario", "odd"], "no scenario has 'odd'"),
-        (["evaluate", "ant"], "no packaged model of robot 'ant'"),
+        (["evaluate", "ant", "--teacher", "odd"], "no packaged model of robot 'ant' with teacher 'odd'"),
     ):
         assert main([*args, "--out", str(tmp_path / "x")]) == 2
         assert message in capsys.readouterr().err

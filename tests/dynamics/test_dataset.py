@@ -46,7 +46,7 @@ def test_transitions_are_the_teachers(tmp_path, name):
 def test_visits_of_a_policy_are_the_teachers_and_of_all_kinds(tmp_path):
     """Rows that begin where the task begins: limp, at rest, random and driven, each as the backend really moved it."""
     policy = POLICIES / "ant" / "run-warp-seed0.safetensors"
-    plan = Plan(robot("ant"), "warp", 4 * BLOCK * 10, frames=10, task_share=1.0, policies=(policy,))
+    plan = Plan(robot("ant"), "warp", 3 * BLOCK * 10, frames=10, task_share=1.0, policies=(policy,))
     generate(plan, tmp_path / "a.h5")
     generate(plan, tmp_path / "b.h5")
     data, facts = read(tmp_path / "a.h5")
