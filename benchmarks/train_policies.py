@@ -1,6 +1,7 @@
 """Train the policies that the project ships, into policies/: the same command goes on with what was stopped.
 
-Each is trained in the learned model alone, and has a twin trained in its teacher, with the same config and steps.
+Robots with a fixed base get three seeds trained in their learned model alone and three twins trained in its teacher,
+with the same config and steps; Anymal one of each, Ant one trained in the teacher.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class Shipped:
     backends: tuple[str, ...] = ("neural", "warp")
     seeds: tuple[int, ...] = (0, 1, 2)
     twins: tuple[int, ...] | None = None  # seeds in the teacher; the same ones by default
+    steps: tuple[tuple[str, str], ...] = ()  # by backend, where they are not those of the config
 
     def seeds_in(self, backend: str) -> tuple[int, ...]:
         """The seeds that are trained in a backend."""
@@ -39,11 +41,8 @@ SHIPPED = (
     Shipped("pendulum_contact", "swingup", "NeRD/PendulumContact-v0"),
     Shipped("franka", "position", "NeRD/Franka-v0"),
     Shipped("franka", "torque", "NeRD/Franka-v0", ("control=torque",)),
-    Shipped("ant", "run", "NeRD/Ant-v0", twins=(0,)),
-    Shipped("ant", "spin", "NeRD/Ant-v0", ("task=spin",), seeds=(0,)),
-    Shipped("ant", "spin_track", "NeRD/Ant-v0", ("task=spin_track",), seeds=(0,)),
-    Shipped("anymal", "forward", "NeRD/Anymal-v0", seeds=(0,)),
-    Shipped("anymal", "side", "NeRD/Anymal-v0", ("task=side",), seeds=(0,)),
+    Shipped("ant", "run", "NeRD/Ant-v0", backends=("warp",), seeds=(0,)),
+    Shipped("anymal", "forward", "NeRD/Anymal-v0", seeds=(0,), steps=(("neural", "5M"),)),
 )
 
 
@@ -69,6 +68,7 @@ def train(shipped: Shipped, backend: str, seed: int, args: Args) -> str:
     folder = args.work / name
     words = ["rl", "train", shipped.env_id, "--lib", args.lib, "--backend", backend, "--seed", str(seed)]
     words += ["--option", *shipped.options] if shipped.options else []
+    words += ["--steps", dict(shipped.steps)[backend]] if backend in dict(shipped.steps) else []
     words += ["--threads", "1", "--out", str(folder)]
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".txt").open("w") as log:

@@ -26,7 +26,7 @@ def name(path: Path) -> str:
 def test_every_robot_has_a_policy():
     assert {path.parent.name for path in FILES} == set(LEAST)
     learned = [p for p in FILES if "-neural-" in p.stem]
-    assert len(learned) == 12 and all((p.parent / p.name.replace("-neural-", "-warp-")).exists() for p in learned)
+    assert len(learned) == 13 and all((p.parent / p.name.replace("-neural-", "-warp-")).exists() for p in learned)
 
 
 @pytest.mark.parametrize("path", FILES, ids=name)

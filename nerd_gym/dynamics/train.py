@@ -125,7 +125,7 @@ def train_network(
         if old["kind"] != kind or (settings.network and old["network"] != network):
             raise ValueError(f"{settings.start.name} is a {old['kind']} of {old['network']}, not a {kind} of {network}")
         network, recipe = old["network"], settings.recipe(**defaults | REFINEMENT)
-        facts = facts | {"start": file_hash(settings.start)}
+        facts = facts | {"start": {"hash": file_hash(settings.start), "command": old["command"]}}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model = cls(robot, tensors, facts | {"network": network}, settings.device)

@@ -76,7 +76,10 @@ def test_a_model_is_refined_where_a_policy_goes(tmp_path, capsys):
     assert "is the model to start from" in capsys.readouterr().err
     assert main([*words, "--out", str(out)]) == 0
     (old, was), (new, facts) = (load_model(path, robot("ant")) for path in (first, out))
-    assert facts["network"] == was["network"] and facts["start"] == file_hash(first)
+    assert facts["network"] == was["network"] and facts["start"] == {
+        "hash": file_hash(first),
+        "command": was["command"],
+    }
     assert torch.equal(old["normaliser.input_mean"], new["normaliser.input_mean"])
     assert (new["normaliser.output_limit"] >= old["normaliser.output_limit"]).all()
     assert not torch.equal(old["network.0.weight"], new["network.0.weight"])
