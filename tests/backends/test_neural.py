@@ -236,7 +236,7 @@ def test_train_and_evaluate_from_the_command_line(tmp_path, capsys):
         (["train", "franka", "--data", "nowhere.h5"], "no dataset at nowhere.h5"),
         (["evaluate", "franka", "--model", str(out)], "learned from robot 'cartpole'"),
         (["evaluate", "cartpole", "--scenario", "odd"], "no scenario has 'odd'"),
-        (["evaluate", "ant", "--teacher", "odd"], "no packaged model of robot 'ant' with teacher 'odd'"),
+        (["evaluate", "ant", "--teacher", "mujoco"], "no packaged model of robot 'ant' with teacher 'mujoco'"),
     ):
         assert main([*args, "--out", str(tmp_path / "x")]) == 2
         assert message in capsys.readouterr().err
