@@ -204,8 +204,8 @@ class Generate:
     preset: str = "wide"
     """wide, or reference: the ranges of the published data."""
     task_share: float | None = None
-    """The part of the data that starts where the robot's task starts; by default 0.4 for a packaged robot with a free
-    base, 0 for others."""
+    """The part of the data that starts where the robot's task starts; by default, of packaged robots with a free base,
+    0.4, or 1 if joints have no limits; 0 for others."""
     policies: tuple[Path, ...] = ()
     """Policies (.safetensors) that drive the robots there, with more or less noise."""
     seed: int = 0

@@ -61,6 +61,14 @@ def env_spec(env_id: str) -> EnvSpec:
     return ENVS[env_id]
 
 
+def task_of(robot: RobotModel) -> str | None:
+    """The id of a packaged robot's environment; None for a robot of one's own, or one that was changed."""
+    for env_id, spec in PACKAGED.items():
+        if spec.robot_name == robot.name and spec.robot({}).hash == robot.hash:
+            return env_id
+    return None
+
+
 def register_envs() -> None:
     """Make the ids known to gymnasium; nothing heavy is imported."""
     for env_id, spec in ENVS.items():

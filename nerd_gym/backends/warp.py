@@ -276,11 +276,17 @@ def make_tree(links: dict[str, np.ndarray], robot: RobotModel, device: wp.contex
         "contact_point": (np.array(local, float).reshape(-1, 3), wp.vec3),
         "contact_radius": (robot.candidates.radius, wp.float32),
     }
-    tree = Tree()
+    return filled(Tree(), values, device)
+
+
+def filled(struct, values: dict[str, tuple], device: wp.context.Device):
+    """A Warp struct with arrays made of (values, dtype)."""
     for name, (value, dtype) in values.items():
-        kind = np.int32 if dtype is wp.int32 else np.float32
-        setattr(tree, name, wp.array(np.ascontiguousarray(value, kind), dtype=dtype, device=device))
-    return tree
+        array = np.ascontiguousarray(value, np.int32 if dtype is wp.int32 else np.float32)
+        if not array.size and dtype in (wp.vec3, wp.mat33):
+            array = array.reshape(0, *dtype._shape_)
+        setattr(struct, name, wp.array(array, dtype=dtype, device=device))
+    return struct
 
 
 def make_physics(robot: RobotModel, substeps: int, law: str | None = None, reference: bool = False) -> Physics:

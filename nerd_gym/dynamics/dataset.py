@@ -114,7 +114,7 @@ def generate(plan: Plan, path: Path) -> dict[str, int]:
 def _block(plan: Plan, backend: Backend, block: int, visits: Visits | None) -> tuple[dict[str, np.ndarray], int]:
     """One block's healthy trajectories and how many were not."""
     if visits is not None and is_visit(plan.task_share, block):
-        drive = visits.start(block, plan.seed, plan.frames)
+        drive = visits.start(block, plan.seed)
         return _record(drive.backend, plan.frames, lambda frame: drive.step())
     sampler = Sampler(backend, ranges_for(plan.robot, plan.preset, block), plan.seed, block)
     sampler.start()

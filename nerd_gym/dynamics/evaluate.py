@@ -23,7 +23,7 @@ from ..backends.base import Backend
 from ..drift import endless_env, joint_difference, state_error
 from ..files import whole
 from ..progress import progress
-from ..registration import ENVS
+from ..registration import task_of
 from ..robots.model import HINGE, RobotModel
 from ..video import VideoWriter
 from .checkpoint import load_model, packaged_model
@@ -51,8 +51,8 @@ class Scenario:
 
 def scenarios(robot: RobotModel) -> list[Scenario]:
     """What a robot is evaluated on."""
-    env_id = next((name for name, spec in ENVS.items() if spec.robot_name == robot.name), None)
-    if env_id is None or robot.hash != RobotModel.named(robot.name).hash:
+    env_id = task_of(robot)
+    if env_id is None:
         return [Scenario("passive", 1000, False), Scenario("random forces", 1000, True)]
     if robot.name == "pendulum_contact":
         grounds: list[tuple[str, Any]] = [(f"ground {k}", k) for k in range(7)]

@@ -9,6 +9,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
+from ..backends.warp import filled
 from ..robots.kinematics import Kinematics
 from ..robots.model import HINGE, RobotModel
 from .network_model import NetworkModel, Normaliser
@@ -140,7 +141,7 @@ def make_body(model: NetworkModel, shown: Shown) -> Body:
         "lower": (shown.limits[0].cpu(), wp.float32),
         "upper": (shown.limits[1].cpu(), wp.float32),
     }
-    body = filled(Body(), values, model.device)
+    body = filled(Body(), values, wp.device_from_torch(model.device))
     body.gravity = wp.vec3(*model.robot_frames.gravity.tolist())
     body.dt = robot.frame_dt
     return body
@@ -177,7 +178,7 @@ def make_views(canonical: Canonical, device: torch.device) -> Views:
     types = {torch.int64: wp.int32, torch.float32: wp.float32}
     matrices = dict.fromkeys(("vector", "pseudo"), wp.mat33)
     values = {name: (table, matrices.get(name, types[table.dtype])) for name, table in tables.items()}
-    return filled(Views(), values, device)
+    return filled(Views(), values, wp.device_from_torch(device))
 
 
 def make_functional(canonical: Canonical, device: torch.device) -> wp.array:
@@ -192,14 +193,3 @@ def make_scale(normaliser: Normaliser) -> Scale:
     for name, tensor in normaliser.named_buffers():
         setattr(scale, name, wp.from_torch(tensor))
     return scale
-
-
-def filled(struct, values: dict[str, tuple], device: torch.device):
-    """A Warp struct with arrays made of (values, dtype)."""
-    for name, (value, dtype) in values.items():
-        kind = np.int32 if dtype is wp.int32 else np.float32
-        array = np.ascontiguousarray(value, kind)
-        if not array.size and dtype in (wp.vec3, wp.mat33):
-            array = array.reshape(0, *dtype._shape_)
-        setattr(struct, name, wp.array(array, dtype=dtype, device=wp.device_from_torch(device)))
-    return struct

@@ -21,7 +21,7 @@ from ..agents import load_agent
 from ..drift import endless_env
 from ..envs.task import State
 from ..envs.vector import NerdVectorEnv
-from ..registration import PACKAGED
+from ..registration import task_of
 from ..robots.model import RobotModel
 from .frames import quat_exp, quat_multiply
 
@@ -33,13 +33,6 @@ HOLD = 20  # frames that noise is held at most
 STIFFNESS, DAMPING = (30.0, 200.0), (0.0, 3.0)  # N m/rad and N m s/rad of random springs
 REACH = 1.0  # rad: how far their targets are from the task's pose
 TURN, HEIGHT, VELOCITY, SPIN, JOINT, RATE = 1.2, 0.3, 1.5, 4.0, 0.5, 5.0  # how far starts are off, rad, m and s
-
-
-def task_of(robot: RobotModel) -> str | None:
-    """The id of a packaged robot's environment."""
-    if robot.hash not in {RobotModel.named(spec.robot_name).hash for spec in PACKAGED.values()}:
-        return None
-    return next(name for name, spec in PACKAGED.items() if spec.robot_name == robot.name)
 
 
 def default_share(robot: RobotModel) -> float:
@@ -59,19 +52,19 @@ def check_visits(robot: RobotModel, policies: Sequence[Path]) -> str:
     if env_id is None:
         raise ValueError(f"{robot.name!r} has no task whose states could be visited; valid share of a task: 0")
     for path in policies:
-        _, found = trained_for(path)
+        found, _ = trained_for(path)
         if found != env_id:
             raise ValueError(f"{path.name} is a policy of {found}; the data are of {env_id}")
     return env_id
 
 
 class Visits:
-    """Environments and policies of a robot, on one backend."""
+    """Environments and policies of a robot, on one backend; :func:`check_visits` tells whether they fit."""
 
     def __init__(
         self, robot: RobotModel, backend: str, num_envs: int, policies: Sequence[Path], options: dict[str, Any]
     ):
-        env_id = check_visits(robot, policies)
+        env_id = task_of(robot)
         self._make = lambda task: endless_env(env_id, num_envs, backend, **task, **options)
         self._policies = tuple(policies)
         self._made: dict[int, tuple[NerdVectorEnv, Any]] = {}
@@ -82,19 +75,19 @@ class Visits:
         which = block % max(1, len(self._policies))
         if which not in self._made:
             if self._policies:
-                task, _ = trained_for(self._policies[which])
-                env = self._make(task)
+                env = self._make(trained_for(self._policies[which])[1])
                 self._made[which] = env, load_agent(self._policies[which], env)
             else:
                 self._made[which] = self._make({}), None
-            if self._made[which][0].task.frames != 1:
-                raise ValueError(f"{env.task.robot.name}: a task with several frames in a step cannot be recorded")
+            task = self._made[which][0].task
+            if task.frames != 1:
+                raise ValueError(f"{task.robot.name}: a task with several frames in a step cannot be recorded")
         return self._made[which]
 
-    def start(self, block: int, seed: int, frames: int) -> Drive:
+    def start(self, block: int, seed: int) -> Drive:
         """Put the robots of a block where its trajectories begin."""
         env, agent = self.driven(block)
-        drive = Drive(env, agent, torch.Generator().manual_seed((seed << 24) + block), frames)
+        drive = Drive(env, agent, torch.Generator().manual_seed((seed << 24) + block))
         env.reset(seed=((seed << 20) + block) * self.num_envs % 2**31)
         if block % 3 == 2:
             drive.displace()
@@ -111,7 +104,7 @@ class Visits:
 class Drive:
     """What pushes each of the robots of a block."""
 
-    def __init__(self, env: NerdVectorEnv, agent: Any, generator: torch.Generator, frames: int):
+    def __init__(self, env: NerdVectorEnv, agent: Any, generator: torch.Generator):
         self.env, self.backend, self._agent, self._generator = env, env.backend, agent, generator
         n = env.num_envs
         self._state = State(env.backend, env.goal)
@@ -193,9 +186,10 @@ class Drive:
         return (push - self._damping * backend.qd[:, robot.joint_qd].cpu()).to(backend.device)
 
 
-def trained_for(policy: Path) -> tuple[dict[str, Any], str]:
-    """Options of the task and the environment that a policy's file tells."""
-    from ..rl.evaluate import trained_for as facts_of
+def trained_for(policy: Path) -> tuple[str, dict[str, Any]]:
+    """Environment and options of the task that a policy's file tells; those of its own backend mean nothing here."""
+    from ..rl.evaluate import of_task
+    from ..rl.evaluate import trained_for as all_of
 
-    env_id, _, options = facts_of(policy)
-    return options, env_id
+    env_id, _, options = all_of(policy)
+    return env_id, of_task(env_id, options)
