@@ -10,6 +10,7 @@ Run it on an otherwise idle machine.
 
 from __future__ import annotations
 
+import json
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,8 @@ class Args:
     """Interleaved repeats; the median counts."""
     seconds: float = 1.0
     """Length of a repeat."""
+    only: str = ""
+    """Only environments with this text in their id, e.g. Ant; the others stay as the json has them."""
     out: Path = RESULT
     """Where to write the json."""
 
@@ -89,10 +92,14 @@ def scaling(env_id: str, args: Args) -> dict[str, int]:
 def main(args: Args) -> None:
     torch.set_num_threads(1)
     facts = [(path, load_tensors(path)[1]) for path in args.model]
+    old = json.loads(args.out.read_text())["rows"] if args.only and args.out.exists() else []
     rows = []
     for env_id, spec in PACKAGED.items():
         robot = spec.robot_name
         if not has_packaged_model(robot, "warp"):
+            continue
+        if args.only not in env_id:
+            rows += [row for row in old if row["env"] == env_id]
             continue
         own = RobotModel.named(robot)
         packaged = load_model(packaged_model(own, "warp"), own)[1]["kind"]

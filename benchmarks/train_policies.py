@@ -41,8 +41,11 @@ SHIPPED = (
     Shipped("pendulum_contact", "swingup", "NeRD/PendulumContact-v0"),
     Shipped("franka", "position", "NeRD/Franka-v0"),
     Shipped("franka", "torque", "NeRD/Franka-v0", ("control=torque",)),
-    Shipped("ant", "run", "NeRD/Ant-v0", backends=("warp",), seeds=(0,)),
-    Shipped("anymal", "forward", "NeRD/Anymal-v0", seeds=(0,), steps=(("neural", "5M"),)),
+    Shipped("ant", "run", "NeRD/Ant-v0"),
+    Shipped("ant", "spin", "NeRD/Ant-v0", ("task=spin",), seeds=(0,)),
+    Shipped("ant", "spin_track", "NeRD/Ant-v0", ("task=spin_track",), seeds=(0,)),
+    Shipped("anymal", "forward", "NeRD/Anymal-v0", seeds=(0,)),
+    Shipped("anymal", "side", "NeRD/Anymal-v0", ("task=side",), seeds=(0,)),
 )
 
 

@@ -205,7 +205,7 @@ class Generate:
     """wide, or reference: the ranges of the published data."""
     task_share: float | None = None
     """The part of the data that starts where the robot's task starts; by default, of packaged robots with a free base,
-    0.4, or 1 if joints have no limits; 0 for others."""
+    0.75, or 1 if joints have no limits; 0 for others."""
     policies: tuple[Path, ...] = ()
     """Policies (.safetensors) that drive the robots there, with more or less noise."""
     seed: int = 0

@@ -57,6 +57,7 @@ class NeuralBackend(Backend):
         self.q_limit, self.qd_limit = self.trust.healthy_range()
         self.min_trust = min_trust
         self._contacts_before: Contacts | None = None  # of the last step
+        self._seen: Tensor | None = None  # what the network saw in it
 
     def step(self, joint_force: Tensor) -> None:
         super().step(joint_force)
@@ -68,6 +69,7 @@ class NeuralBackend(Backend):
         before = Motion(self.last.q, self.last.qd)
         self._contacts_before = self._find_contacts(before.q, self.ground_point, self.ground_normal)
         q, qd = self.model.predict(before, joint_force, self._contacts_before, self.history)
+        self._seen = self.model.last_seen()
         self.q.copy_(q)
         self.qd.copy_(qd)
 
@@ -84,11 +86,13 @@ class NeuralBackend(Backend):
     def info(self) -> dict[str, Tensor]:
         if self.last is None:
             return {"model_trust": torch.ones(self.num_envs, device=self.device)}
-        return {"model_trust": self.keep("trust", lambda: self.trust(*self.last, self._contacts_before))}
+        return {"model_trust": self.keep("trust", lambda: self.trust(*self.last, self._contacts_before, self._seen))}
 
     def trust_in(self, frame: Frame, ground: tuple[Tensor, Tensor]) -> Tensor:
         """[N]: how far this model may be believed in a frame of any backend over its ground (point, normal)."""
-        return self.trust(*frame, self._find_contacts(frame.q, *ground))
+        contacts = self._find_contacts(frame.q, *ground)
+        seen = self.model.seen(Motion(frame.q, frame.qd), frame.joint_force, contacts)
+        return self.trust(*frame, contacts, seen)
 
     def _rows_written(self, mask: Tensor) -> None:
         if self.history is not None:

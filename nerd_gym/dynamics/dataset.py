@@ -11,6 +11,7 @@ holds depends on seed and number alone, so that an interrupted run and a whole o
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from ..files import file_hash, whole
 from ..progress import progress
 from ..robots.model import RobotModel
 from .sampling import Sampler, ranges_for
-from .visits import Visits, check_visits
+from .visits import WILD, Visits, check_visits
 
 FORMAT = 1
 FIELDS = ("q", "qd", "force", "ground_point", "ground_normal")
@@ -112,10 +113,10 @@ def generate(plan: Plan, path: Path) -> dict[str, int]:
 
 
 def _block(plan: Plan, backend: Backend, block: int, visits: Visits | None) -> tuple[dict[str, np.ndarray], int]:
-    """One block's healthy trajectories and how many were not."""
+    """One block's trajectories and how many were left out."""
     if visits is not None and is_visit(plan.task_share, block):
-        drive = visits.start(block, plan.seed)
-        return _record(drive.backend, plan.frames, lambda frame: drive.step())
+        drive = visits.start(int(block * plan.task_share + 1e-9), block, plan.seed)
+        return _record(drive.backend, plan.frames, lambda frame: drive.step(), WILD)
     sampler = Sampler(backend, ranges_for(plan.robot, plan.preset, block), plan.seed, block)
     sampler.start()
     forces = sampler.forces(plan.frames)
@@ -133,8 +134,11 @@ def is_visit(share: float, block: int) -> bool:
     return int((block + 1) * share + 1e-9) > int(block * share + 1e-9)
 
 
-def _record(backend: Backend, frames: int, push: Callable[[int], torch.Tensor]) -> tuple[dict[str, np.ndarray], int]:
-    """Trajectories of the rows that stay healthy while `push` moves them frame by frame, and how many do not."""
+def _record(
+    backend: Backend, frames: int, push: Callable[[int], torch.Tensor], fastest: float = math.inf
+) -> tuple[dict[str, np.ndarray], int]:
+    """Trajectories of the rows that stay healthy, their joints no faster than `fastest`, while `push` moves them frame
+    by frame, and how many do not."""
     healthy = torch.ones(BLOCK, dtype=torch.bool, device=backend.device)
     rows: dict[str, list[np.ndarray]] = {"q": [], "qd": [], "force": []}
 
@@ -145,7 +149,7 @@ def _record(backend: Backend, frames: int, push: Callable[[int], torch.Tensor]) 
         note("q", backend.q)
         note("qd", backend.qd)
         note("force", push(frame))
-        healthy &= backend.healthy
+        healthy &= backend.healthy & (backend.qd[:, backend.robot.joint_qd].abs().amax(-1) <= fastest)
     note("q", backend.q)
     note("qd", backend.qd)
     keep = healthy.cpu().numpy()

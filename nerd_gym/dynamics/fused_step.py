@@ -46,6 +46,10 @@ class FusedStep:
             contacts.distance = batch.distances.clone()
         return batch
 
+    def last_inputs(self) -> Tensor:
+        """[N, D], normalised, of the last batch that was seen."""
+        return self._batch.inputs.clone()
+
     def distances(self, q: Tensor, ground_point: Tensor, ground_normal: Tensor) -> Tensor:
         """[N, C] of the candidates."""
         batch = self._of(len(q))

@@ -19,6 +19,8 @@ from .network_model import NetworkModel
 from .symmetry import Canonical, View
 
 RESIDUAL_WEIGHT = 0.3  # of the position's residual beside the change of velocity
+GENTLE = 0.03  # mean square of a change of velocity, over that of all data, below which no frame counts more
+RELATIVE = 0.5  # 0: all errors count alike; 1: each counts as a part of its frame's change
 
 
 class MlpModel(NetworkModel):
@@ -72,6 +74,11 @@ class MlpModel(NetworkModel):
         weight = torch.ones(2 * self.robot.nv)
         weight[: self.robot.nv] = RESIDUAL_WEIGHT
         return weight
+
+    def _scale(self, targets: Tensor) -> Tensor:
+        """Gentle frames count more: a robot that stands or falls freely is seldom in the data and often in rollouts."""
+        change = targets[..., self.robot.nv :].square().mean(-1, keepdim=True)
+        return (change + GENTLE) ** (RELATIVE / 2)
 
     def _view(self, frame: Frame, velocity: Tensor, now: Motion, force: Tensor, contacts: Contacts) -> View:
         robot, frames = self.robot, self.robot_frames
@@ -142,6 +149,13 @@ class MlpModel(NetworkModel):
         residual, change = (self._canonical.motion_back(x, element) for x in outputs.split(self.robot.nv, 1))
         step = residual + self._dt * (velocity + 0.5 * change)
         return self.robot_frames.advance(state, step, change)
+
+    def seen(self, state: Motion, joint_force: Tensor, contacts: Contacts) -> Tensor:
+        self.fused.see(state, joint_force, contacts)
+        return self.last_seen()
+
+    def last_seen(self) -> Tensor:
+        return self.fused.last_inputs()
 
     def distances(self, q: Tensor, ground_point: Tensor, ground_normal: Tensor) -> Tensor:
         return self.fused.distances(q, ground_point, ground_normal)

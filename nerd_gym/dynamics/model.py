@@ -79,6 +79,14 @@ class DynamicsModel(ABC):
     def predict(self, state: Motion, joint_force: Tensor, contacts: Contacts, history: History | None) -> Motion:
         """The state a frame later: joint_force [N, nj] is held, contacts are those of the state."""
 
+    def seen(self, state: Motion, joint_force: Tensor, contacts: Contacts) -> Tensor | None:
+        """[N, D]: what its network would see, for trust to judge by; None if there is no such thing."""
+        return None
+
+    def last_seen(self) -> Tensor | None:
+        """What :meth:`seen` gives, of the last prediction."""
+        return None
+
     def distances(self, q: Tensor, ground_point: Tensor, ground_normal: Tensor) -> Tensor | None:
         """[N, C] of the contact candidates, from a model that finds them faster than torch does; else None."""
         return None

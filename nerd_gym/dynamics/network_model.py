@@ -109,6 +109,10 @@ class NetworkModel(DynamicsModel):
         """[O] or a scalar: how much each target counts in the loss."""
         return torch.ones(())
 
+    def _scale(self, targets: Tensor) -> Tensor:
+        """Of normalised targets [..., O], broadcast with them: by how much errors are divided in the loss."""
+        return torch.ones((), device=targets.device)
+
     # Training.
 
     def examples(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -151,10 +155,11 @@ class NetworkModel(DynamicsModel):
             self.normaliser.allow(targets)
 
     def loss(self, batch: dict[str, Tensor]) -> Tensor:
-        """Mean Huber loss of the normalised targets, every frame of the window counting alike."""
+        """Mean Huber loss of the normalised targets, over what :meth:`_scale` says of each frame."""
         with torch.no_grad():
             inputs, targets = self.normalised(batch)
-        error = F.huber_loss(self.module(inputs), targets, reduction="none", delta=HUBER)
+            scale = self._scale(targets)
+        error = F.huber_loss(self.module(inputs) / scale, targets / scale, reduction="none", delta=HUBER)
         return 2 * (error * self._weight).mean()  # the mean squared error while errors are small
 
     def tensors(self) -> dict[str, Tensor]:

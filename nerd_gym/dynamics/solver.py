@@ -79,8 +79,9 @@ class SolverNeRD(SolverBase):
             state = self._get(state_in)
             force = self._rows(control.joint_f)[:, self.robot.joint_qd]
             found = self._find_contacts(state.q, *self.ground)
-            self.model_trust = self._trust(*state, force, found)
-            self._set(state_out, self.dynamics.predict(state, force, found, self.history))
+            after = self.dynamics.predict(state, force, found, self.history)
+            self.model_trust = self._trust(*state, force, found, self.dynamics.last_seen())
+            self._set(state_out, after)
         newton.eval_fk(self.model, state_out.joint_q, state_out.joint_qd, state_out)
 
     def reset(

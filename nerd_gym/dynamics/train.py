@@ -20,7 +20,7 @@ from .data import Data, windows
 from .model import DynamicsModel, Motion, kind_of
 from .network_model import NetworkModel
 from .optimise import Loop, Recipe, processes
-from .trust import fit_trust
+from .trust import TrustFeatures, fit_trust
 
 ROLLOUTS, ROLLOUT_FRAMES = 128, 50  # held-back trajectories that validation rolls out
 TRUST_FRAMES = 40_000
@@ -28,7 +28,7 @@ NORMALISER_FRAMES = EXPLAINED_FRAMES = 20_000
 REFINEMENT = {"steps": 3000, "lr": 1e-3}  # of a network that is trained further
 NETWORK_RECIPES = {
     "mlp": {"steps": 6000, "batch": 2048, "optimiser": "soap", "lr": 3e-3},
-    "mlp, free base": {"steps": 18_000, "batch": 2048, "optimiser": "soap", "lr": 3e-3, "precondition": 25},
+    "mlp, free base": {"steps": 28_000, "batch": 2048, "optimiser": "soap", "lr": 3e-3, "precondition": 25},
     "transformer": {"steps": 4000, "batch": 128, "optimiser": "adamw", "lr": 1e-3, "weight_decay": 0.01},
 }
 
@@ -196,8 +196,11 @@ def calibrate(model: DynamicsModel, data: Data, seed: int) -> tuple[dict[str, Te
         contacts = find(before.q, *ground)
         after = model.predict(before, batch["force"][:, frame], contacts, history)
     error = one_frame_error(before, after, Motion(batch["q"][:, -1], batch["qd"][:, -1]))
-    held_frames = {"q": before.q, "qd": before.qd, "force": batch["force"][:, -1], "contacts": contacts}
-    return fit_trust(robot, data.train, held_frames, error, seed)
+    force = batch["force"][:, -1]
+    features = model.seen(before, force, contacts)
+    if features is None:
+        features = TrustFeatures(robot)(*before, force, contacts)
+    return fit_trust(robot, data.train, features, error, seed)
 
 
 def one_frame_error(before: Motion, after: Motion, truth: Motion) -> Tensor:

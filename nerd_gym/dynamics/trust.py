@@ -1,14 +1,14 @@
 """How far a learned model may be believed at a state: 0 to 1, always on.
 
 Two parts, both learned from trajectories that the model did not see. A small network expects the logarithm of the
-model's one-frame error from state, force and contacts; its place among the expectations of the held-back frames is the
-trust: 0.9 says that the model errs more on 90 % of them. And a box around the training data: outside it nothing is
-known, so that trust falls to 0 within half the box's width beyond its edge.
+model's one-frame error from state, force and contacts; its place among the expectations of the held-back frames gives
+the trust, which falls evenly from 1 at the least error to one half where only a twentieth of those frames is worse, and
+to 0 at the worst of them. So frames like those of training are trusted by more than a half, 19 times in 20. And a box
+around the training data: outside it nothing is known, so that trust falls to 0 within half the box's width beyond its
+edge.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ WIDTH = 32
 BEYOND = 0.5  # of the box, where trust ends
 HEALTHY = 5.0  # times the box, where a row is given up
 LEVELS = 201  # quantiles of the calibration
+DOUBTED = 0.05  # the part of the held-back frames whose trust is below one half
 
 
 class TrustNetwork(nn.Module):
@@ -49,6 +50,8 @@ class Trust:
         ranges = [own.pop(f"{name}_range") for name in ("q", "qd", "force")]
         self._q_range, self._qd_range, _ = ranges
         self._ranges, self._levels = torch.cat(ranges), own.pop("levels")
+        place = torch.linspace(0, 1, LEVELS + 1, device=device)  # of an expectation between levels
+        self._at_level = torch.minimum(1 - 0.5 * place / (1 - DOUBTED), 0.5 * (1 - place) / DOUBTED)
         mean, std = own.pop("mean"), own.pop("std")
         network = TrustNetwork(len(mean))
         network.load_state_dict(own)
@@ -59,17 +62,21 @@ class Trust:
         others = ((layer.weight.detach(), layer.bias.detach()) for layer in (network.second, network.last))
         self._layers = tuple((w.T.contiguous().to(device), b.to(device)) for w, b in ((weight, bias), *others))
 
-    def __call__(self, q: Tensor, qd: Tensor, force: Tensor, contacts: Contacts) -> Tensor:
-        """[N]: trust in the frame that starts at a state under joint forces [N, nj]."""
+    def __call__(
+        self, q: Tensor, qd: Tensor, force: Tensor, contacts: Contacts, seen: Tensor | None = None
+    ) -> Tensor:
+        """[N]: trust in the frame that starts at a state under joint forces [N, nj].
+
+        seen [N, D]: what the model's network sees of it, from a model that tells.
+        """
         if not self.known:
             return torch.ones(len(q), device=q.device)
-        x = self.features(q, qd, force, contacts)
+        x = self.features(q, qd, force, contacts) if seen is None else seen
         (w1, b1), (w2, b2), (w3, b3) = self._layers
         for weight, bias in ((w1, b1), (w2, b2)):
             x = nn.functional.silu(torch.addmm(bias, x, weight), inplace=True)
         expected = torch.addmm(b3, x, w3)[:, 0]
-        place = torch.bucketize(expected, self._levels).float() / LEVELS
-        return (1 - place) * self.inside(q, qd, force)
+        return self._at_level[torch.bucketize(expected, self._levels)] * self.inside(q, qd, force)
 
     def inside(self, q: Tensor, qd: Tensor, force: Tensor) -> Tensor:
         """[N]: 1 in the box of the training data, 0 where it is left far behind."""
@@ -99,7 +106,7 @@ class Trust:
 
 
 class TrustFeatures:
-    """What the network sees: sines, cosines and magnitudes of the state and the force, and the nearest contacts."""
+    """What the network sees if the model has no inputs to share: sines, cosines and magnitudes of the state and the force, and the nearest contacts."""
 
     def __init__(self, robot: RobotModel, device: torch.device | str = "cpu"):
         self._joint_q, self._ground = robot.joint_q, robot.ground is not None
@@ -123,17 +130,16 @@ class TrustFeatures:
 def fit_trust(
     robot: RobotModel,
     train: dict[str, Tensor],
-    held: dict[str, Any],
+    features: Tensor,
     error: Tensor,
     seed: int = 0,
     steps: int = 1500,
 ) -> tuple[dict[str, Tensor], dict[str, float]]:
     """Tensors of the trust and how well it ranks the errors of frames that neither model nor trust has seen.
 
-    train: q, qd, force of the training data, for the box. held: q, qd, force [M, ...] and contacts of held-back
-    frames; error [M]: the model's one-frame error there. Three quarters of them calibrate, the rest judge.
+    train: q, qd, force of the training data, for the box. features [M, inputs] of held-back frames; error [M]: the
+    model's one-frame error there. Three quarters of them calibrate, the rest judge.
     """
-    features = TrustFeatures(robot)(held["q"], held["qd"], held["force"], held["contacts"])
     target = torch.log10(error.clamp(min=1e-9))
     cut = 3 * len(target) // 4
     mean, std = features[:cut].mean(0), features[:cut].std(0).clamp(min=1e-6)

@@ -4,6 +4,10 @@ In a block every row is driven by its own: nothing at all, the task's controller
 random targets (if the task has springs), random actions, or the block's policy with more or less noise. A third of the
 blocks begin at the task's start, a third some time later, and a third off the task's start: turned, moving, anywhere
 near the ground.
+
+Legs that nothing holds may be flung round by a fall at hundreds of rad/s. No task lets a robot go on from there, and a few
+such frames have more variance than all others together, so that a network would learn nothing else: trajectories in
+which a joint becomes faster than `WILD` are left out.
 """
 
 from __future__ import annotations
@@ -26,6 +30,8 @@ from ..robots.model import RobotModel
 from .frames import quat_exp, quat_multiply
 
 LIMP, REST, SPRING, RANDOM, POLICY = range(5)
+STARTS = 3  # kinds of start, which blocks take in turns; each policy is given one of each
+WILD = 40.0  # rad/s or m/s of a joint: trajectories that get there are left out
 EDGES = (0.1, 0.2, 0.35, 0.5)  # where the parts of the rows end that are limp, at rest, ...; the last follow the policy
 EXACT = 0.25  # the part of the policy's rows without noise
 LONGEST_WARM_UP = 400  # frames
@@ -43,7 +49,7 @@ def default_share(robot: RobotModel) -> float:
     """
     if not robot.free_base or task_of(robot) is None:
         return 0.0
-    return 0.4 if np.isfinite(robot.joint_range).all() else 1.0
+    return 0.75 if np.isfinite(robot.joint_range).all() else 1.0
 
 
 def check_visits(robot: RobotModel, policies: Sequence[Path]) -> str:
@@ -70,9 +76,9 @@ class Visits:
         self._made: dict[int, tuple[NerdVectorEnv, Any]] = {}
         self.num_envs = num_envs
 
-    def driven(self, block: int) -> tuple[NerdVectorEnv, Any]:
-        """The environment of a block and its policy (None if there is none)."""
-        which = block % max(1, len(self._policies))
+    def driven(self, visit: int) -> tuple[NerdVectorEnv, Any]:
+        """The environment of a visit and its policy (None if there is none)."""
+        which = visit // STARTS % max(1, len(self._policies))
         if which not in self._made:
             if self._policies:
                 env = self._make(trained_for(self._policies[which])[1])
@@ -84,14 +90,14 @@ class Visits:
                 raise ValueError(f"{task.robot.name}: a task with several frames in a step cannot be recorded")
         return self._made[which]
 
-    def start(self, block: int, seed: int) -> Drive:
-        """Put the robots of a block where its trajectories begin."""
-        env, agent = self.driven(block)
+    def start(self, visit: int, block: int, seed: int) -> Drive:
+        """Put the robots of a block, the so-manieth visit, where its trajectories begin."""
+        env, agent = self.driven(visit)
         drive = Drive(env, agent, torch.Generator().manual_seed((seed << 24) + block))
         env.reset(seed=((seed << 20) + block) * self.num_envs % 2**31)
-        if block % 3 == 2:
+        if visit % STARTS == 2:
             drive.displace()
-        elif block % 3 == 1:
+        elif visit % STARTS == 1:
             drive.warm_up()
         return drive
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 MASK = 0xFFFFFFFF
 GOLDEN = 0x1E3779B9
+AHEAD = 32  # numbers that are drawn at a time: a task asks for a few at once, and each hash is twenty passes
 
 
 def mix(x: Tensor) -> Tensor:
@@ -29,15 +30,21 @@ class EnvRandom:
         key = mix((seeds & MASK) ^ GOLDEN)
         key = mix(key ^ ((seeds >> 32) & MASK))
         self._key = mix((key + episodes) & MASK)
+        self._units = torch.empty(self.num_envs, 0, device=self.device)  # drawn ahead and not yet given away
         self._drawn = 0
 
     def uniform(self, low: Tensor | float, high: Tensor | float, size: int) -> Tensor:
         """[N, size] between low and high (numbers, or tensors [size] or [N, size])."""
-        position = torch.arange(self._drawn + 1, self._drawn + size + 1, device=self.device)
-        self._drawn += size
-        bits = mix(mix(self._key[:, None] ^ (position * GOLDEN & MASK)))
-        unit = (bits >> 8).float() * 2.0**-24
+        if size > self._units.shape[1]:
+            self._draw(max(AHEAD, size))
+        unit, self._units = self._units[:, :size], self._units[:, size:]
         return low + (high - low) * unit
+
+    def _draw(self, count: int) -> None:
+        position = torch.arange(self._drawn + 1, self._drawn + count + 1, device=self.device)
+        self._drawn += count
+        bits = mix(mix(self._key[:, None] ^ (position * GOLDEN & MASK)))
+        self._units = torch.cat([self._units, (bits >> 8).float() * 2.0**-24], 1)
 
     def centred(self, half_width: Tensor | float, size: int) -> Tensor:
         """[N, size] between minus and plus half_width."""

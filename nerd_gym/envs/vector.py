@@ -222,13 +222,24 @@ class NerdVectorEnv(VectorEnv, EzPickle):
     # Within.
 
     def _start_episodes(self, mask: Tensor) -> None:
+        task, backend = self.task, self.backend
         self._episodes += mask
-        rng = EnvRandom(self._seeds, self._episodes)
-        q, qd = self.task.initial_state(rng)
-        if self.task.goal_size:
-            self._state.goal = torch.where(mask[:, None], self.task.initial_goal(rng), self._state.goal)
-        self.backend.reset(mask, q, qd, self.task.initial_ground(rng, q))
         self._steps.masked_fill_(mask, 0)
+        # Most often few rows start anew; where it costs nothing to ask which, only those are drawn.
+        rows = mask.nonzero().squeeze(1) if backend.host_checks else slice(None)
+        rng = EnvRandom(self._seeds[rows], self._episodes[rows])
+
+        def put(new: Tensor, old: Tensor) -> Tensor:
+            return old.index_copy(0, rows, new) if backend.host_checks else new
+
+        q, qd = task.initial_state(rng)
+        if task.goal_size:
+            goal = put(task.initial_goal(rng), self._state.goal)
+            self._state.goal = torch.where(mask[:, None], goal, self._state.goal)
+        ground = task.initial_ground(rng, q)
+        if ground is not None:
+            ground = put(ground[0], backend.ground_point), put(ground[1], backend.ground_normal)
+        backend.reset(mask, put(q, backend.q), put(qd, backend.qd), ground)
 
     def _take_seed(self, seed: int | Sequence[int] | None, mask: Tensor) -> None:
         if seed is None and self._seeds is not None:

@@ -9,6 +9,7 @@ from nerd_gym.backends.featherstone import frame_kernel
 from nerd_gym.dynamics.checkpoint import save_model
 from nerd_gym.dynamics.fused import advance_kernel, see_kernel, stand_kernel
 from nerd_gym.dynamics.mlp import MlpModel
+from nerd_gym.dynamics.model import Motion
 from nerd_gym.dynamics.trust import fit_trust
 
 from ..conftest import ALL_VARIANTS, ROBOTS, make_vec, robot
@@ -57,8 +58,9 @@ def fresh_tensors(model) -> dict[str, torch.Tensor]:
     q = torch.as_tensor(model.mj_model.qpos0, dtype=torch.float32).repeat(n, 1) + 0.1 * torch.randn(n, model.nq)
     qd, force = torch.randn(n, model.nv), torch.randn(n, model.nj)
     up = torch.tensor([[0.0, 0.0, 1.0]]).repeat(n, 1)
-    held = {"q": q, "qd": qd, "force": force, "contacts": made.find_contacts(q, torch.zeros(n, 3), up)}
-    trust, _ = fit_trust(model, held, held, torch.rand(n), steps=1)
+    train = {"q": q, "qd": qd, "force": force}
+    seen = made.seen(Motion(q, qd), force, made.find_contacts(q, torch.zeros(n, 3), up))
+    trust, _ = fit_trust(model, train, seen, torch.rand(n), steps=1)
     return made.tensors() | trust
 
 

@@ -15,7 +15,7 @@ from nerd_gym.dynamics.model import Motion
 from nerd_gym.dynamics.structured import StructuredModel
 from nerd_gym.dynamics.structured_training import draw, inside_limits, train_structured
 from nerd_gym.dynamics.train import Settings
-from nerd_gym.dynamics.trust import Trust, fit_trust, rank_correlation
+from nerd_gym.dynamics.trust import Trust, TrustFeatures, fit_trust, rank_correlation
 from nerd_gym.robots.contacts import ContactFinder
 from nerd_gym.robots.kinematics import Kinematics
 
@@ -164,13 +164,14 @@ def test_trust_ranks_errors_and_is_nothing_far_outside():
     # Errors that grow with the pole's rate, with as much noise as a real model's have.
     error = 1e-5 * torch.exp(0.5 * qd[:, 1].abs() + 0.5 * torch.randn(len(q), generator=generator))
     contacts = ContactFinder(model, Kinematics(model))(q, torch.zeros(len(q), 3), torch.zeros(len(q), 3))
-    held = {"q": q, "qd": qd, "force": force, "contacts": contacts}
+    features = TrustFeatures(model)(q, qd, force, contacts)
     train = {name: value[:, None] for name, value in (("q", q), ("qd", qd), ("force", force))}
-    tensors, judged = fit_trust(model, train, held, error, steps=400)
+    tensors, judged = fit_trust(model, train, features, error, steps=400)
     assert judged["rank_correlation"] > 0.6
     trust = Trust(model, tensors)
     inside = trust(q, qd, force, contacts)
-    assert ((inside >= 0) & (inside <= 1)).all() and abs(inside.mean() - 0.5) < 0.05
+    assert ((inside >= 0) & (inside <= 1)).all() and abs(inside.median() - (1 - 0.25 / 0.95)) < 0.05
+    assert abs((inside < 0.5).float().mean() - 0.05) < 0.02
     assert rank_correlation(-inside, error) > 0.6
     far = torch.tensor([[0.0, 0.0]]).repeat(3, 1), torch.tensor([[0.0, 1e3], [0.0, 0.0], [0.0, 0.0]])
     push = torch.tensor([[0.0, 0.0], [1e5, 0.0], [0.0, 50.0]])
