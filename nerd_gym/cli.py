@@ -363,6 +363,8 @@ class Evaluate:
     """Models to evaluate; by default the packaged one."""
     teacher: str = "warp"
     """The backend that is taken for the truth."""
+    reference: bool = False
+    """The truth is the published simulator with its mistakes; the packaged model is that of it."""
     rollouts: int = 2048
     """Rollouts per scenario."""
     seed: int = 500
@@ -384,7 +386,15 @@ class Evaluate:
             load_model(path, robot)  # refuse a wrong one before anything is computed
         out = self.out or Path("out/evaluate") / robot.name
         run_evaluation(
-            robot, models or {"neural": None}, out, self.teacher, self.rollouts, self.seed, self.scenario, self.video
+            robot,
+            models or {"neural": None},
+            out,
+            self.teacher,
+            self.rollouts,
+            self.seed,
+            self.scenario,
+            self.video,
+            self.reference,
         )
 
 

@@ -30,6 +30,7 @@ class NeuralBackend(Backend):
     options = {
         "model": "path of a model (default: the packaged one of this robot and teacher)",
         "teacher": "backend that the packaged model was learned from (default: warp)",
+        "reference": "True: the packaged model of the published simulator with its mistakes",
         "threads": "CPU threads of the kernels (default: all); networks use as many as torch does",
         "min_trust": "give rows up that are trusted less, from 0 (default: never) to 1",
     }
@@ -42,13 +43,16 @@ class NeuralBackend(Backend):
         *,
         model: str | Path | None = None,
         teacher: str = "warp",
+        reference: bool = False,
         threads: int | None = None,
         min_trust: float = 0.0,
     ):
         if not 0 <= min_trust <= 1:
             raise ValueError(f"min_trust is {min_trust}; it must be from 0 to 1")
         super().__init__(robot, num_envs, device)
-        path = Path(packaged_model(robot, teacher) if model is None else model)
+        if model is not None and reference:
+            raise ValueError("reference=True chooses a packaged model; a model of your own is named by model= alone")
+        path = Path(packaged_model(robot, teacher, reference) if model is None else model)
         self.model, tensors = open_model(path, robot, self.device, threads)
         self.facts = self.model.facts | {"hash": file_hash(path)}
         self.substeps = self.model.substeps

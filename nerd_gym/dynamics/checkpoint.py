@@ -39,13 +39,14 @@ def has_packaged_model(robot_name: str | None, teacher: str) -> bool:
     return robot_name is not None and (PRETRAINED / f"{robot_name}-{teacher}.safetensors").exists()
 
 
-def packaged_model(robot: RobotModel, teacher: str) -> Path:
-    """The model of a robot that comes with the package."""
-    path = PRETRAINED / f"{robot.name}-{teacher}.safetensors"
+def packaged_model(robot: RobotModel, teacher: str, reference: bool = False) -> Path:
+    """The model of a robot that comes with the package, of a teacher with or without the published mistakes."""
+    path = PRETRAINED / f"{robot.name}-{teacher}{'-reference' if reference else ''}.safetensors"
     if not path.exists():
         known = ", ".join(sorted(p.stem for p in PRETRAINED.glob("*.safetensors")))
+        physics = " and reference=True" if reference else ""
         raise ValueError(
-            f"no packaged model of robot {robot.name!r} with teacher {teacher!r}; packaged: {known}. "
+            f"no packaged model of robot {robot.name!r} with teacher {teacher!r}{physics}; packaged: {known}. "
             "Give the path of one of your own, model=...; nerd-gym train --mjcf makes it"
         )
     return path

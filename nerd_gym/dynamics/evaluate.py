@@ -112,15 +112,17 @@ class Rollouts:
         teacher: str,
         rollouts: int,
         seed: int,
+        reference: bool = False,
     ):
         self.robot, self.scenario, self.n, self.seed = robot, scenario, rollouts, seed
+        published = {"reference": True} if reference else {}
         few = {"substeps": max(1, robot.substeps // 2)}
         students: dict[str, tuple[str, dict[str, Any]]] = {}
         for name, path in models.items():
-            students[name] = ("neural", {"teacher": teacher} if path is None else {"model": path})
+            students[name] = ("neural", {"teacher": teacher} | published if path is None else {"model": path})
         for name, options in zip(YARDSTICKS, (few, {"substeps": 2 * robot.substeps}, {}, {}), strict=True):
-            students[name] = (teacher, options)
-        self.truth = self._make(teacher, {})
+            students[name] = (teacher, options | published)
+        self.truth = self._make(teacher, published)
         self.students = {name: self._make(backend, options) for name, (backend, options) in students.items()}
         self._start()
 
@@ -204,6 +206,7 @@ def evaluate(
     seed: int = 500,
     only: str | None = None,
     on_frame: Callable[[Scenario, int, Rollouts], None] | None = None,
+    reference: bool = False,
 ) -> tuple[dict[str, Any], dict[str, dict[str, dict[str, np.ndarray]]]]:
     """Results by scenario, student and measure, and the curves that the plot shows."""
     todo = [s for s in scenarios(robot) if only is None or only in s.name]
@@ -216,17 +219,18 @@ def evaluate(
     with progress(total=sum(s.frames for s in todo), unit="frame", desc=f"evaluate {robot.name}") as bar:
         for scenario in todo:
             bar.set_postfix_str(scenario.name)
-            group = Rollouts(robot, scenario, models, teacher, rollouts, seed)
+            group = Rollouts(robot, scenario, models, teacher, rollouts, seed, reference)
             result, curve = _one(group, lambda n: bar.update(n), on_frame)
             results[scenario.name], curves[scenario.name] = result, curve
             group.close()
+    command = f"nerd-gym evaluate {robot.name} --teacher {teacher} --rollouts {rollouts} --seed {seed}"
     facts = {
-        "command": f"nerd-gym evaluate {robot.name} --teacher {teacher} --rollouts {rollouts} --seed {seed}",
-        "models": {name: model_facts(robot, teacher, path) for name, path in models.items()},
+        "command": f"{command} --reference" if reference else command,
+        "models": {name: model_facts(robot, teacher, path, reference) for name, path in models.items()},
         "robot": robot.name,
         "robot_hash": robot.hash,
         "teacher": teacher,
-        "physics": "default",
+        "physics": "reference" if reference else "default",
         "rollouts": rollouts,
         "seed": seed,
         "units": UNITS,
@@ -235,10 +239,11 @@ def evaluate(
     return facts, curves
 
 
-def model_facts(robot: RobotModel, teacher: str, path: Path | None) -> dict[str, Any]:
-    """How a model was made."""
-    _, facts = load_model(packaged_model(robot, teacher) if path is None else path, robot)
-    return {key: facts[key] for key in ("kind", "teacher", "data_command", "command", "seed", "trust") if key in facts}
+def model_facts(robot: RobotModel, teacher: str, path: Path | None, reference: bool = False) -> dict[str, Any]:
+    """How a model was made, and what of it is known before any rollout."""
+    _, facts = load_model(packaged_model(robot, teacher, reference) if path is None else path, robot)
+    told = ("kind", "network", "teacher", "teacher_options", "data_command", "command", "start", "seed", "r2", "trust")
+    return {key: facts[key] for key in told if key in facts}
 
 
 def _one(group: Rollouts, update: Callable[[int], Any], on_frame) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -273,9 +278,8 @@ def _one(group: Rollouts, update: Callable[[int], Any], on_frame) -> tuple[dict[
 
 def table(facts: dict[str, Any]) -> str:
     """Mean / median by scenario, measure and student."""
-    lines = [
-        f"{facts['robot']}: error against teacher {facts['teacher']} (default physics), {facts['rollouts']} rollouts"
-    ]
+    teacher = f"teacher {facts['teacher']} ({facts['physics']} physics)"
+    lines = [f"{facts['robot']}: error against {teacher}, {facts['rollouts']} rollouts"]
     columns = ["mean over 100", *(str(at) for at in AT)]
     for scenario, students in facts["results"].items():
         lines += ["", scenario, f"{'':46s}{columns[0]:>14s}" + "".join(f"{'at ' + c:>20s}" for c in columns[1:])]
@@ -318,7 +322,10 @@ def plot(facts: dict[str, Any], curves: dict[str, Any], path: Path) -> None:
         axis.set_title(f"{scenario}\n{measure} ({UNITS[measure]})", fontsize=9)
         axis.grid(alpha=0.3)
     axes.flat[0].legend(fontsize=7)
-    figure.suptitle(f"{facts['robot']}: median error and quartiles against {facts['teacher']}", fontsize=11)
+    figure.suptitle(
+        f"{facts['robot']}: median error and quartiles against {facts['teacher']}, {facts['physics']} physics",
+        fontsize=11,
+    )
     figure.tight_layout()
     with whole(path) as part:
         figure.savefig(part, dpi=110, format="png")
@@ -357,13 +364,14 @@ def run_evaluation(
     seed: int = 500,
     only: str | None = None,
     video: bool = True,
+    reference: bool = False,
 ) -> dict[str, Any]:
     """Evaluate, print the table, write evaluation.json, .png and .mp4 into `out`."""
     out.mkdir(parents=True, exist_ok=True)
     filmed = video and any(s.env_id for s in scenarios(robot))
     with VideoWriter(out / "evaluation.mp4", fps=20) if filmed else nullcontext() as writer:
         film = Film(writer) if filmed else None
-        facts, curves = evaluate(robot, models, teacher, rollouts, seed, only, film)
+        facts, curves = evaluate(robot, models, teacher, rollouts, seed, only, film, reference)
     print(table(facts))
     with whole(out / "evaluation.json") as part:
         part.write_text(json.dumps(facts, indent=1) + "\n")

@@ -62,9 +62,7 @@ class Trust:
         others = ((layer.weight.detach(), layer.bias.detach()) for layer in (network.second, network.last))
         self._layers = tuple((w.T.contiguous().to(device), b.to(device)) for w, b in ((weight, bias), *others))
 
-    def __call__(
-        self, q: Tensor, qd: Tensor, force: Tensor, contacts: Contacts, seen: Tensor | None = None
-    ) -> Tensor:
+    def __call__(self, q: Tensor, qd: Tensor, force: Tensor, contacts: Contacts, seen: Tensor | None = None) -> Tensor:
         """[N]: trust in the frame that starts at a state under joint forces [N, nj].
 
         seen [N, D]: what the model's network sees of it, from a model that tells.
@@ -106,7 +104,10 @@ class Trust:
 
 
 class TrustFeatures:
-    """What the network sees if the model has no inputs to share: sines, cosines and magnitudes of the state and the force, and the nearest contacts."""
+    """What the network sees if the model has no inputs to share.
+
+    Sines, cosines and magnitudes of the state and the force, and the nearest contacts.
+    """
 
     def __init__(self, robot: RobotModel, device: torch.device | str = "cpu"):
         self._joint_q, self._ground = robot.joint_q, robot.ground is not None

@@ -5,9 +5,9 @@ random targets (if the task has springs), random actions, or the block's policy 
 blocks begin at the task's start, a third some time later, and a third off the task's start: turned, moving, anywhere
 near the ground.
 
-Legs that nothing holds may be flung round by a fall at hundreds of rad/s. No task lets a robot go on from there, and a few
-such frames have more variance than all others together, so that a network would learn nothing else: trajectories in
-which a joint becomes faster than `WILD` are left out.
+Legs that nothing holds may be flung round by a fall at hundreds of rad/s. No task lets a robot go on from there, and a
+few such frames have more variance than all others together, so that a network would learn nothing else: trajectories
+in which a joint becomes faster than `WILD` are left out.
 """
 
 from __future__ import annotations
