@@ -322,10 +322,8 @@ def plot(facts: dict[str, Any], curves: dict[str, Any], path: Path) -> None:
         axis.set_title(f"{scenario}\n{measure} ({UNITS[measure]})", fontsize=9)
         axis.grid(alpha=0.3)
     axes.flat[0].legend(fontsize=7)
-    figure.suptitle(
-        f"{facts['robot']}: median error and quartiles against {facts['teacher']}, {facts['physics']} physics",
-        fontsize=11,
-    )
+    teacher = f"{facts['teacher']}, {facts['physics']} physics"
+    figure.suptitle(f"{facts['robot']}: median error and quartiles against {teacher}", fontsize=11)
     figure.tight_layout()
     with whole(path) as part:
         figure.savefig(part, dpi=110, format="png")
