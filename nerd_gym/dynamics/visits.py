@@ -30,7 +30,7 @@ from ..robots.model import RobotModel
 from .frames import quat_exp, quat_multiply
 
 LIMP, REST, SPRING, RANDOM, POLICY = range(5)
-STARTS = 3  # kinds of start, which blocks take in turns; each policy is given one of each
+STARTS = 3  # kinds of start
 WILD = 40.0  # rad/s or m/s of a joint: trajectories that get there are left out
 EDGES = (0.1, 0.2, 0.35, 0.5)  # where the parts of the rows end that are limp, at rest, ...; the last follow the policy
 EXACT = 0.25  # the part of the policy's rows without noise
@@ -64,6 +64,11 @@ def check_visits(robot: RobotModel, policies: Sequence[Path]) -> str:
     return env_id
 
 
+def turns(visit: int, policies: int) -> tuple[int, int]:
+    """Which kind of start and which policy a visit has: every policy is given one visit of each kind in turn."""
+    return visit % STARTS, visit // STARTS % max(1, policies)
+
+
 class Visits:
     """Environments and policies of a robot, on one backend; :func:`check_visits` tells whether they fit."""
 
@@ -76,9 +81,8 @@ class Visits:
         self._made: dict[int, tuple[NerdVectorEnv, Any]] = {}
         self.num_envs = num_envs
 
-    def driven(self, visit: int) -> tuple[NerdVectorEnv, Any]:
-        """The environment of a visit and its policy (None if there is none)."""
-        which = visit // STARTS % max(1, len(self._policies))
+    def driven(self, which: int) -> tuple[NerdVectorEnv, Any]:
+        """The environment of a policy, by its number, and the policy (None if there is none)."""
         if which not in self._made:
             if self._policies:
                 env = self._make(trained_for(self._policies[which])[1])
@@ -92,13 +96,14 @@ class Visits:
 
     def start(self, visit: int, block: int, seed: int) -> Drive:
         """Put the robots of a block, the so-manieth visit, where its trajectories begin."""
-        env, agent = self.driven(visit)
+        start, which = turns(visit, len(self._policies))
+        env, agent = self.driven(which)
         drive = Drive(env, agent, torch.Generator().manual_seed((seed << 24) + block))
         env.reset(seed=((seed << 20) + block) * self.num_envs % 2**31)
-        if visit % STARTS == 2:
-            drive.displace()
-        elif visit % STARTS == 1:
+        if start == 1:
             drive.warm_up()
+        elif start == 2:
+            drive.displace()
         return drive
 
     def close(self) -> None:

@@ -211,6 +211,10 @@ def test_what_is_not_there_is_named():
     packaged = "ant-warp, anymal-warp, cartpole-warp, franka-warp, pendulum_contact-warp"
     with pytest.raises(ValueError, match=rf"no packaged model of robot 'ant' with teacher 'odd'; packaged: {packaged}"):
         make_vec("NeRD/Ant-v0", 1, backend="neural", teacher="odd")
+    with pytest.raises(ValueError, match="no packaged model of robot 'ant' with teacher 'warp' and reference=True"):
+        make_vec("NeRD/Ant-v0", 1, backend="neural", reference=True)
+    with pytest.raises(ValueError, match="reference=True chooses a packaged model"):
+        make_vec("NeRD/Ant-v0", 1, backend="neural", reference=True, model="mine.safetensors")
     with pytest.raises(FileNotFoundError, match="no model at nowhere"):
         make_vec("NeRD/Cartpole-v0", 1, backend="neural", model="nowhere")
 

@@ -15,6 +15,7 @@ from nerd_gym.demo import POLICIES
 from nerd_gym.dynamics import dataset
 from nerd_gym.dynamics.dataset import BLOCK, Plan, generate, is_visit
 from nerd_gym.dynamics.sampling import KINDS, Sampler, ranges_for
+from nerd_gym.dynamics.visits import turns
 
 from ..conftest import ROBOTS, backend_at, everyone, make_backend, robot
 
@@ -69,6 +70,19 @@ def test_blocks_of_a_task_are_spread_evenly():
     assert [is_visit(0.4, block) for block in range(5)].count(True) == 2
     assert sum(is_visit(0.4, block) for block in range(100)) == 40
     assert not any(is_visit(0.0, block) for block in range(9)) and all(is_visit(1.0, block) for block in range(9))
+
+
+def test_every_policy_is_given_every_kind_of_start():
+    assert {turns(visit, 3) for visit in range(9)} == {(start, policy) for start in range(3) for policy in range(3)}
+    assert [turns(visit, 0) for visit in range(4)] == [(0, 0), (1, 0), (2, 0), (0, 0)]
+
+
+def test_wild_visits_are_left_out(tmp_path, monkeypatch):
+    plan = Plan(robot("anymal"), "warp", 3 * BLOCK * 20, frames=20, task_share=1.0)
+    monkeypatch.setattr(dataset, "WILD", 6.0)
+    counts = generate(plan, tmp_path / "data.h5")
+    rates = read(tmp_path / "data.h5")[0]["qd"][..., 6:]
+    assert 0 < counts["dropped"] < 3 * BLOCK and np.abs(rates[:, 1:]).max() <= 6.0
 
 
 def test_legged_data_has_the_published_ranges_too():

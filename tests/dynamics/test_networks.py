@@ -394,6 +394,14 @@ def test_thirty_steps_of_training_learn_something(name, cls):
     assert model.loss(windows(name, cls.frames, rows, seed=99)).item() < 0.85 * before
 
 
+def test_an_error_counts_more_in_a_gentle_frame():
+    model = fitted(MlpModel, "ant")
+    nv = robot("ant").nv
+    gentle, violent = torch.full((1, 2 * nv), 0.1), torch.full((1, 2 * nv), 3.0)
+    assert model._scale(gentle).item() < 0.5 * model._scale(violent).item()
+    assert model._scale(0 * gentle).item() > 0.3  # and no frame counts without end
+
+
 @pytest.mark.parametrize("cls", KINDS)
 def test_targets_are_normalised_however_small_they_are(cls):
     model = fitted(cls, "cartpole")

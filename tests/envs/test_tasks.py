@@ -160,6 +160,9 @@ def test_random_streams_are_per_environment_and_uniform():
     alone = EnvRandom(seeds[77:78], episodes[:1]).uniform(0.0, 1.0, 8)
     assert torch.equal(values[77], alone[0])
     assert not torch.equal(values, EnvRandom(seeds, episodes + 1).uniform(0.0, 1.0, 8))
+    whole, pieces = EnvRandom(seeds, episodes), EnvRandom(seeds, episodes)
+    pieces = torch.cat([pieces.uniform(0.0, 1.0, size) for size in (8, 1, 30, 2, 59)], 1)
+    assert torch.equal(whole.uniform(0.0, 1.0, 100), pieces) and torch.equal(pieces[:, :8], values)
     counts = torch.histc(values, 16, 0, 1)
     expected = values.numel() / 16
     assert ((counts - expected) ** 2 / expected).sum() < 50  # chi square, 15 degrees: p about 1e-5
