@@ -109,9 +109,36 @@ def legged() -> str:
                     e = result[measure]
                     cells = [f"{e['mean over 100']:.2g}"]
                     cells += [f"{e[at]['mean']:.2g} / {e[at]['median']:.2g}" for at in ("10", "50", "100")]
-                    rows.append([facts["robot"], facts["teacher"], scenario, f"{measure} ({unit})", name, *cells])
+                    teacher = facts["teacher"] + ", `reference=True`" * (facts["physics"] == "reference")
+                    rows.append([facts["robot"], teacher, scenario, f"{measure} ({unit})", name, *cells])
     head = ["robot", "teacher", "rollouts", "error", "model or yardstick", "mean over 100", "at 10", "at 50", "at 100"]
     return markdown(head, rows)
+
+
+def cpu_hours() -> str:
+    """What a policy costs in the learned model and in its teacher."""
+    rows = []
+    for row in load("cpu_hours")["rows"]:
+        hours = [f"{60 * row[key]:.1f}" if row[key] else "-" for key in ("warp", "neural", "model")]
+        ratios = [f"{row[f'warp over neural{more}']:.2f}" if row["neural"] else "-" for more in ("", " and model")]
+        rows.append([row["policy"], f"{row['return']}", *hours, *ratios])
+    head = ["policy", "return", "in `warp`", "in `neural`", "data and model", "`warp` over `neural`"]
+    return markdown([*head, "data and model counted"], rows)
+
+
+def study() -> str:
+    """What data, steps, width and features do for a legged robot's model."""
+    rows = load("legged_study")["rows"]
+    base = rows[0]
+    cells = []
+    for row in rows:
+        changed = [f"{key} {row[key]:,}" for key in ("transitions", "steps", "width") if row[key] != base[key]]
+        changed += [f"without {row['without']}"] if row["without"] else []
+        unexplained = [f"{row[f'unexplained {group}']:.4f}" for group in ("linear", "angular", "joints")]
+        first = f"{base['transitions']:,} transitions, {base['steps']:,} steps, width {base['width']}"
+        errors = [f"{row[f'error at {frame}']:.3f}" for frame in (10, 50)]
+        cells.append([", ".join(changed) or first, *unexplained, *errors, f"{row['cpu_seconds']:.0f}"])
+    return markdown(["training", "linear", "angular", "joints", "at 10", "at 50", "CPU-seconds"], cells)
 
 
 def arm() -> str:
@@ -232,6 +259,8 @@ TABLES = {
     "shipped": shipped,
     "twins": twins,
     "legged": legged,
+    "cpu_hours": cpu_hours,
+    "study": study,
     "adapters": adapters,
     "recorded": recorded,
     "policies": policies,
