@@ -31,7 +31,10 @@ def curves() -> dict[str, dict[str, list[tuple[list[float], list[float]]]]]:
 def main() -> None:
     panels = curves()
     columns = 3
-    figure, axes = pyplot.subplots(-(-len(panels) // columns), columns, figsize=(9, 5.2), squeeze=False)
+    rows = -(-len(panels) // columns)
+    figure, axes = pyplot.subplots(rows, columns, figsize=(9, 2.6 * rows), squeeze=False)
+    for axis in axes.flat[len(panels) :]:
+        axis.set_visible(False)
     for axis, (name, backends) in zip(axes.flat, panels.items()):
         for backend, seeds in backends.items():
             for k, (steps, returns) in enumerate(seeds):
