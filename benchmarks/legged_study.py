@@ -29,15 +29,8 @@ from nerd_gym.dynamics.train import explained, rollout_error
 from nerd_gym.robots.model import RobotModel
 
 RESULT = Path(__file__).parent / "results" / "legged_study.json"
-GROUPS = {  # what a network is not told: columns of the four features per distance, of sliding, of limits
-    "distance at 0.2 m": "coarse",
-    "distance expected a frame later": "ahead",
-    "distance at 0.02 m": "fine",
-    "normal speed": "speed",
-    "sliding": "slip",
-    "joint limits": "limits",
-    "all of the contacts": "contacts",
-}
+CONTACTS = ("distance", "distance a frame later", "distance, close up", "normal speed", "sliding")
+GROUPS = {name: (name,) for name in (*CONTACTS, "joint limits")} | {"all of the contacts": CONTACTS}
 
 
 @dataclass(frozen=True)
@@ -75,22 +68,6 @@ def cases(steps: int) -> list[Case]:
     return rows
 
 
-def columns(model: MlpModel, group: str) -> torch.Tensor:
-    """Indices of the inputs of a group of features."""
-    points = len(model._points.distinct)
-    limits = 2 * len(model._limited)
-    total = len(model.normaliser.input_mean)
-    first = total - 4 * limits - 7 * points
-    order = ("coarse", "ahead", "fine", "speed")
-    at = torch.arange(total)
-    if group in order:
-        start = first + order.index(group) * points
-        return at[start : start + points]
-    if group == "slip":
-        return at[first + 4 * points : first + 7 * points]
-    return at[first + 7 * points :] if group == "limits" else at[first : first + 7 * points]
-
-
 @contextmanager
 def no_symmetry(wanted: bool) -> Iterator[None]:
     """Robots have no symmetry but the identity meanwhile."""
@@ -112,7 +89,8 @@ def run(case: Case, data: Data) -> dict[str, float]:
         model = MlpModel(data.robot, {}, facts)
     model.fit_normaliser(windows(train, 1, 20_000, torch.Generator().manual_seed(0)))
     if case.without in GROUPS:  # a spread without end hides an input
-        model.normaliser.input_std[columns(model, GROUPS[case.without])] = torch.inf
+        for group in GROUPS[case.without]:
+            model.normaliser.input_std[model.input_groups()[group]] = torch.inf
     recipe = Recipe(steps=case.steps, batch=2048, precondition=25, validate=1)
     start = time.process_time()
     with tempfile.TemporaryDirectory() as folder:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -107,6 +109,24 @@ class MlpModel(NetworkModel):
             distance = torch.cat([q - self._limits[0], self._limits[1] - q], 1)
             parts.append(near_features(distance, torch.cat([rate, -rate], 1), self._dt)[0].flatten(1))
         return torch.cat(parts, 1)
+
+    def input_groups(self) -> dict[str, slice]:
+        """Columns of the network's inputs, by what they tell."""
+        robot = self.robot
+        points = len(self._points.distinct) if robot.ground is not None else 0
+        vectors = int(self._gravity) + int(robot.ground is not None) + int(robot.free_base)
+        sizes = {
+            "joints": len(self._shown),
+            "gravity, ground, spin": 3 * vectors,
+            "distance": points,
+            "distance a frame later": points,
+            "distance, close up": points,
+            "normal speed": points,
+            "sliding": 3 * points,
+            "joint limits": 8 * len(self._limited),
+        }
+        ends = list(accumulate(sizes.values(), initial=0))
+        return {name: slice(a, b) for name, (a, b) in zip(sizes, pairwise(ends), strict=True)}
 
     def _see(self, now: Motion, force: Tensor, contacts: Contacts) -> tuple[Tensor, Tensor | None, Tensor]:
         """Features [N, D], elements [N] that lead to the canonical views, velocity [N, nv] in the frame."""

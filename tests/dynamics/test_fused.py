@@ -155,3 +155,4 @@ def test_training_sees_the_same_through_the_kernels(name):
 def test_sizes_are_those_of_the_network(name):
     model = fitted(MlpModel, name)
     assert model.fused.sizes.inputs == model.module[0].in_features
+    assert list(model.input_groups().values())[-1].stop == model.module[0].in_features
