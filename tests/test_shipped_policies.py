@@ -16,17 +16,32 @@ from nerd_gym.rl.evaluate import evaluate, trained_for
 FOLDER = Path(__file__).parent.parent / "policies"
 FILES = sorted(FOLDER.glob("*/*.safetensors"))
 # Mean return on warp that no shipped policy is below, with 32 episodes.
-LEAST = {"cartpole": 1100, "pendulum_contact": 260, "franka": 86, "ant": 2400, "anymal": 1250}
+LEAST = {
+    "cartpole/swingup": 1100,
+    "pendulum_contact/swingup": 260,
+    "franka/position": 86,
+    "franka/torque": 86,
+    "ant/run": 2400,
+    "ant/spin": 2300,
+    "ant/spin_track": 1500,
+    "anymal/forward": 1250,
+    "anymal/side": 1280,
+}
+LEGGED = ("ant", "anymal")
 
 
 def name(path: Path) -> str:
     return f"{path.parent.name}/{path.stem}"
 
 
-def test_every_robot_has_a_policy():
-    assert {path.parent.name for path in FILES} == set(LEAST)
+def task(path: Path) -> str:
+    return name(path).split("-")[0]
+
+
+def test_every_task_has_policies_of_both_kinds():
     learned = [p for p in FILES if "-neural-" in p.stem]
-    assert len(learned) == 13 and all((p.parent / p.name.replace("-neural-", "-warp-")).exists() for p in learned)
+    assert {task(path) for path in learned} == set(LEAST)
+    assert len(learned) == 19 and all((p.parent / p.name.replace("-neural-", "-warp-")).exists() for p in learned)
 
 
 @pytest.mark.parametrize("path", FILES, ids=name)
@@ -46,9 +61,9 @@ def test_facts_are_those_of_the_environment(path):
 @pytest.mark.parametrize("path", [p for p in FILES if p.stem.endswith("seed0")], ids=name)
 def test_it_moves_well(path):
     (row,) = evaluate([path], ["warp"], episodes=32, seed=2000)
-    assert row["return"]["mean"] >= LEAST[path.parent.name]
+    assert row["return"]["mean"] >= LEAST[task(path)]
     assert row["diverged"]["mean"] == 0
-    if path.parent.name in ("ant", "anymal"):
+    if path.parent.name in LEGGED:
         assert row["full length"]["mean"] >= 0.9
 
 
@@ -73,4 +88,4 @@ def test_onnx_gives_the_same_actions_on_visited_observations(path, tmp_path):
 @pytest.mark.parametrize("path", [p for p in FILES if "-neural-seed0" in p.stem], ids=name)
 def test_it_does_as_well_in_the_learned_model_as_in_the_simulator(path):
     learned, simulated = (row["return"]["mean"] for row in evaluate([path], ["neural", "warp"], episodes=32, seed=2000))
-    assert learned == pytest.approx(simulated, rel=0.02)
+    assert learned == pytest.approx(simulated, rel=0.1 if path.parent.name in LEGGED else 0.02)
