@@ -31,6 +31,7 @@ class Data:
     train: dict[str, Tensor]
     held: dict[str, Tensor]
     facts: dict[str, Any]
+    newest: int = 0  # trajectories at the end of `train` that are of the last file
 
     @classmethod
     def load(cls, paths: Path | Sequence[Path], robot: RobotModel) -> Data:
@@ -49,7 +50,7 @@ class Data:
             train.append({name: value[:cut] for name, value in arrays.items()})
             held.append({name: value[cut:] for name, value in arrays.items()})
         facts = files[0][1] | {"commands": [_command(robot, own) for _, own in files]}
-        return cls(robot, _joined(train), _joined(held), facts)
+        return cls(robot, _joined(train), _joined(held), facts, len(train[-1]["q"]))
 
     def command(self) -> str:
         """What made the files."""

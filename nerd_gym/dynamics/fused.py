@@ -36,17 +36,31 @@ def matrix_of(w: float, x: float, y: float, z: float) -> wp.mat33:
 
 
 @wp.func
+def put(inputs: wp.array2d(dtype=wp.float32), env: int, at: int, value: float, scale: Scale):
+    """Write a feature, normalised; what is no number becomes 0."""
+    x = (value - scale.input_mean[at]) / scale.input_std[at]
+    inputs[env, at] = wp.where(x == x, wp.clamp(x, -FARTHEST, FARTHEST), 0.0)
+
+
+@wp.func
 def put_near(
-    inputs: wp.array2d(dtype=wp.float32), env: int, at: int, count: int, distance: float, speed: float, dt: float
+    inputs: wp.array2d(dtype=wp.float32),
+    env: int,
+    at: int,
+    count: int,
+    distance: float,
+    speed: float,
+    dt: float,
+    scale: Scale,
 ) -> float:
     """Write the four features of one of `count` distances; gives how near it is."""
     coarse = wp.clamp(distance / NEAR, -DEEP, 1.0)
     ahead = wp.clamp((distance + dt * speed) / NEAR, -DEEP, 1.0)
     near = 1.0 - wp.max(wp.min(coarse, ahead), 0.0)
-    inputs[env, at] = coarse
-    inputs[env, at + count] = ahead
-    inputs[env, at + 2 * count] = wp.clamp(distance / TOUCH, -1.0, 1.0)
-    inputs[env, at + 3 * count] = near * speed
+    put(inputs, env, at, coarse, scale)
+    put(inputs, env, at + count, ahead, scale)
+    put(inputs, env, at + 2 * count, wp.clamp(distance / TOUCH, -1.0, 1.0), scale)
+    put(inputs, env, at + 3 * count, near * speed, scale)
     return near
 
 
@@ -59,7 +73,6 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
     at_gravity = 4 * nj
     at_normal = at_gravity + 3 * gravity
     at_spin = at_normal + 3 * ground
-    size = sizes.inputs
     hidden = 4 * nj - shown  # the rest of the view stands so much earlier among the inputs
     at_near = view_size - hidden
     at_slip = at_near + 4 * distinct
@@ -196,35 +209,33 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
         for i in range(shown):
             k = body.shown[i]
             row = k // nj
-            inputs[env, i] = view[row * nj + views.permutation[e, k - row * nj]] * views.joint_sign[e, k]
+            value = view[row * nj + views.permutation[e, k - row * nj]] * views.joint_sign[e, k]
+            put(inputs, env, i, value, scale)
         turn = views.vector[e]
         down = turn * down
         outward = turn * outward
         base_w = views.pseudo[e] * base_w
         for i in range(3):
             if wp.static(gravity):
-                inputs[env, at_gravity - hidden + i] = down[i]
+                put(inputs, env, at_gravity - hidden + i, down[i], scale)
             if wp.static(ground):
-                inputs[env, at_normal - hidden + i] = outward[i]
+                put(inputs, env, at_normal - hidden + i, outward[i], scale)
             if wp.static(free):
-                inputs[env, at_spin - hidden + i] = base_w[i]
+                put(inputs, env, at_spin - hidden + i, base_w[i], scale)
         if wp.static(ground):
             for k in range(distinct):
                 at = views.candidates[e, k]
-                near = put_near(inputs, env, at_near + k, distinct, distance[at], speed[at], dt)
+                near = put_near(inputs, env, at_near + k, distinct, distance[at], speed[at], dt, scale)
                 sliding = near * (turn * slip[at])
                 for i in range(3):
-                    inputs[env, at_slip + i * distinct + k] = sliding[i]
+                    put(inputs, env, at_slip + i * distinct + k, sliding[i], scale)
         for k in range(limited):
             j = body.limited[k]
             at = views.permutation[e, j]
             position = view[at] * views.joint_sign[e, j]
             rate = view[2 * nj + at] * views.joint_sign[e, 2 * nj + j]
-            put_near(inputs, env, at_limits + k, 2 * limited, position - body.lower[k], rate, dt)
-            put_near(inputs, env, at_limits + limited + k, 2 * limited, body.upper[k] - position, -rate, dt)
-        for i in range(size):
-            x = (inputs[env, i] - scale.input_mean[i]) / scale.input_std[i]
-            inputs[env, i] = wp.where(x == x, wp.clamp(x, -FARTHEST, FARTHEST), 0.0)  # no number: 0
+            put_near(inputs, env, at_limits + k, 2 * limited, position - body.lower[k], rate, dt, scale)
+            put_near(inputs, env, at_limits + limited + k, 2 * limited, body.upper[k] - position, -rate, dt, scale)
 
     return _kernel(see, "see", sizes)
 

@@ -19,6 +19,8 @@ from .data import read_facts
 from .dataset import Plan, generate
 from .train import Settings, train
 
+NEWEST = 0.5  # of every batch, from what was recorded last
+
 
 def refine(
     policies: Sequence[Path],
@@ -52,4 +54,4 @@ def refine(
         policies=tuple(policies),
     )
     generate(plan, new)
-    return train([*data, new], robot, out, replace(settings, kind=facts["kind"], start=start), command)
+    return train([*data, new], robot, out, replace(settings, kind=facts["kind"], start=start, newest=NEWEST), command)

@@ -49,6 +49,7 @@ class Settings:
     seed: int = 0
     device: str = "cpu"  # of a network's training; identification is float64 on the CPU
     start: Path | None = None  # a network to go on from, of the same kind and sizes
+    newest: float = 0.0  # the part of every batch that is drawn from the last of several datasets alone
 
     def recipe(self, **defaults: Any) -> Recipe:
         """The recipe of a kind with the user's changes."""
@@ -133,8 +134,14 @@ def train_network(
     if length < model.frames:
         raise ValueError(f"the trajectories have {length} frames; {kind} is trained on windows of {model.frames}")
 
+    last = {name: value[-data.newest :] for name, value in data.train.items()}
+
     def sample(generator: torch.Generator, size: int) -> dict[str, Tensor]:
-        batch = windows(data.train, model.frames, size, generator)
+        new = round(settings.newest * size)
+        batch = windows(data.train, model.frames, size - new, generator)
+        if new:
+            more = windows(last, model.frames, new, generator)
+            batch = {name: torch.cat([value, more[name]]) for name, value in batch.items()}
         return {name: value.to(model.device) for name, value in batch.items()}
 
     model.fit_normaliser(sample(torch.Generator().manual_seed(settings.seed), NORMALISER_FRAMES), not tensors)
