@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
-from train_policies import ROOT, SHIPPED, Shipped
+from train_policies import BACKENDS, ROOT, SHIPPED, Shipped
 
 from nerd_gym.arguments import key_value
 from nerd_gym.bench import save
@@ -46,9 +46,7 @@ def hours_to(curve: Path, enough: float) -> float | None:
 
 def mean_hours(shipped: Shipped, backend: str, folder: Path, enough: float) -> float | None:
     """Over the seeds."""
-    curves = [
-        folder / shipped.folder / f"{shipped.name}-{backend}-seed{s}.csv" for s in sorted(shipped.seeds_in(backend))
-    ]
+    curves = [folder / shipped.folder / f"{shipped.name}-{backend}-seed{seed}.csv" for seed in shipped.seeds]
     hours = [hours_to(curve, enough) for curve in curves if curve.exists()]
     return sum(hours) / len(hours) if hours and None not in hours else None
 
@@ -64,7 +62,7 @@ def main(args: Args) -> None:
             raise SystemExit(
                 f"--model does not tell the CPU-hours of {shipped.folder}'s model, e.g. {shipped.folder}=0.7"
             )
-        neural, warp = (mean_hours(shipped, b, args.policies, ENOUGH[name]) for b in ("neural", "warp"))
+        neural, warp = (mean_hours(shipped, b, args.policies, ENOUGH[name]) for b in BACKENDS)
         row = {"policy": name, "return": ENOUGH[name], "neural": neural, "warp": warp, "model": cost[shipped.folder]}
         if neural and warp:
             row |= {"warp over neural": warp / neural, "warp over neural and model": warp / (neural + row["model"])}

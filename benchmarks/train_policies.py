@@ -1,7 +1,7 @@
 """Train the policies that the project ships, into policies/: the same command goes on with what was stopped.
 
-Robots with a fixed base get three seeds trained in their learned model alone and three twins trained in its teacher,
-with the same config and steps; Anymal one of each, Ant one trained in the teacher.
+Every task gets policies trained in its robot's learned model alone and as many twins trained in the model's teacher,
+with the same config and steps: three seeds of robots with a fixed base and of Ant's run, one of other legged tasks.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 import tyro
 
 ROOT = Path(__file__).parent.parent
+BACKENDS = ("neural", "warp")
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,7 @@ class Shipped:
     name: str
     env_id: str
     options: tuple[str, ...] = ()
-    backends: tuple[str, ...] = ("neural", "warp")
     seeds: tuple[int, ...] = (0, 1, 2)
-    twins: tuple[int, ...] | None = None  # seeds in the teacher; the same ones by default
-    steps: tuple[tuple[str, str], ...] = ()  # by backend, where they are not those of the config
-
-    def seeds_in(self, backend: str) -> tuple[int, ...]:
-        """The seeds that are trained in a backend."""
-        return self.seeds if backend == "neural" or self.twins is None else self.twins
 
 
 SHIPPED = (
@@ -71,7 +65,6 @@ def train(shipped: Shipped, backend: str, seed: int, args: Args) -> str:
     folder = args.work / name
     words = ["rl", "train", shipped.env_id, "--lib", args.lib, "--backend", backend, "--seed", str(seed)]
     words += ["--option", *shipped.options] if shipped.options else []
-    words += ["--steps", dict(shipped.steps)[backend]] if backend in dict(shipped.steps) else []
     words += ["--threads", "1", "--out", str(folder)]
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".txt").open("w") as log:
@@ -86,8 +79,8 @@ def main(args: Args) -> None:
     runs = [
         (shipped, backend, seed)
         for shipped in SHIPPED
-        for backend in shipped.backends
-        for seed in shipped.seeds_in(backend)
+        for backend in BACKENDS
+        for seed in shipped.seeds
         if args.only in f"{shipped.folder}/{shipped.name}-{backend}-seed{seed}"
     ]
     if not runs:
