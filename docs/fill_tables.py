@@ -28,8 +28,8 @@ def markdown(head: list[str], rows: list[list[str]]) -> str:
 
 
 def policies() -> str:
-    physics = ["warp, reference=True", "warp", "mujoco", "neural"]
-    head = ["published policy", "published", "`warp`, `reference=True`", "`warp`", "`mujoco`", "`neural`"]
+    physics = ["warp, reference=True", "neural, reference=True", "warp", "neural", "mujoco"]
+    head = ["published policy", "published", *(", ".join(f"`{word}`" for word in p.split(", ")) for p in physics)]
 
     def cell(figures: dict | None) -> str:
         if figures is None:

@@ -48,6 +48,7 @@ class Plan:
     options: tuple[tuple[str, Any], ...] = ()  # of the backend
     task_share: float = 0.0  # the part of the blocks that starts where the robot's task starts (visits.py)
     policies: tuple[Path, ...] = ()  # that drive the robots there
+    model: Path | None = None  # to be refined: half of the visits begin where it takes the robots
 
     @property
     def blocks(self) -> int:
@@ -70,7 +71,7 @@ class Plan:
             "policies": json.dumps([[path.name, file_hash(path)] for path in self.policies]),
             "frames": self.frames,
             "blocks": self.blocks,
-        }
+        } | ({"model": file_hash(self.model)} if self.model else {})
 
 
 def generate(plan: Plan, path: Path) -> dict[str, int]:
@@ -99,7 +100,7 @@ def generate(plan: Plan, path: Path) -> dict[str, int]:
         backend = make_backend(plan.backend, plan.robot, BLOCK, **dict(plan.options))
         visits = None
         if plan.task_share:
-            visits = Visits(plan.robot, plan.backend, BLOCK, plan.policies, dict(plan.options))
+            visits = Visits(plan.robot, plan.backend, BLOCK, plan.policies, dict(plan.options), plan.model)
         with progress(total=plan.blocks, initial=plan.blocks - len(missing), unit="block", desc=path.name) as bar:
             for block in missing:
                 _write(names[block], *_block(plan, backend, block, visits), facts)

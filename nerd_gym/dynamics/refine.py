@@ -1,7 +1,7 @@
 """Collect what is missing where policies go, and train a model further: `nerd-gym train ROBOT --refine POLICY`.
 
-The teacher plays the policies from the starts of their tasks, with more or less noise; the model goes on from its
-weights on the old data and the new. Both halves go on where a stopped run was.
+The teacher plays the policies from the starts of their tasks and from where the model takes them, with more or less
+noise; the model goes on from its weights on the old data and the new. Both halves go on where a stopped run was.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def refine(
         options=options,
         task_share=1.0,
         policies=tuple(policies),
+        model=start,
     )
     generate(plan, new)
     return train([*data, new], robot, out, replace(settings, kind=facts["kind"], start=start, newest=NEWEST), command)

@@ -3,7 +3,8 @@
 In a block every row is driven by its own: nothing at all, the task's controller at rest, springs of random stiffness to
 random targets (if the task has springs), random actions, or the block's policy with more or less noise. A third of the
 blocks begin at the task's start, a third some time later, and a third off the task's start: turned, moving, anywhere
-near the ground.
+near the ground. If there is a model to be refined, every other block begins where the model has taken its robots by
+then: a policy that gains by a model's error goes in the model where it never gets to in the teacher.
 
 Legs that nothing holds may be flung round by a fall at hundreds of rad/s. No task lets a robot go on from there, and a
 few such frames have more variance than all others together, so that a network would learn nothing else: trajectories
@@ -30,7 +31,8 @@ from ..robots.model import RobotModel
 from .frames import quat_exp, quat_multiply
 
 LIMP, REST, SPRING, RANDOM, POLICY = range(5)
-STARTS = 3  # kinds of start
+STARTS = ("start", "later", "displaced")
+REFINING = ("start", "modelled", "later", "modelled", "displaced", "modelled")  # with a model to be refined
 WILD = 40.0  # rad/s or m/s of a joint: trajectories that get there are left out
 EDGES = (0.1, 0.2, 0.35, 0.5)  # where the parts of the rows end that are limp, at rest, ...; the last follow the policy
 EXACT = 0.25  # the part of the policy's rows without noise
@@ -64,47 +66,64 @@ def check_visits(robot: RobotModel, policies: Sequence[Path]) -> str:
     return env_id
 
 
-def turns(visit: int, policies: int) -> tuple[int, int]:
+def turns(visit: int, policies: int, kinds: Sequence[str] = STARTS) -> tuple[str, int]:
     """Which kind of start and which policy a visit has: every policy is given one visit of each kind in turn."""
-    return visit % STARTS, visit // STARTS % max(1, policies)
+    return kinds[visit % len(kinds)], visit // len(kinds) % max(1, policies)
 
 
 class Visits:
     """Environments and policies of a robot, on one backend; :func:`check_visits` tells whether they fit."""
 
     def __init__(
-        self, robot: RobotModel, backend: str, num_envs: int, policies: Sequence[Path], options: dict[str, Any]
+        self,
+        robot: RobotModel,
+        backend: str,
+        num_envs: int,
+        policies: Sequence[Path],
+        options: dict[str, Any],
+        model: Path | None = None,
     ):
         env_id = task_of(robot)
         self._make = lambda task: endless_env(env_id, num_envs, backend, **task, **options)
+        self._model = model
+        self._make_modelled = lambda task: endless_env(env_id, num_envs, "neural", **task, model=model)
         self._policies = tuple(policies)
-        self._made: dict[int, tuple[NerdVectorEnv, Any]] = {}
+        self._made: dict[tuple[int, bool], tuple[NerdVectorEnv, Any]] = {}
         self.num_envs = num_envs
 
-    def driven(self, which: int) -> tuple[NerdVectorEnv, Any]:
-        """The environment of a policy, by its number, and the policy (None if there is none)."""
-        if which not in self._made:
+    def driven(self, which: int, modelled: bool = False) -> tuple[NerdVectorEnv, Any]:
+        """The environment of a policy, by its number, on the teacher or the model; and the policy (None if none)."""
+        key = which, modelled
+        if key not in self._made:
+            make = self._make_modelled if modelled else self._make
             if self._policies:
-                env = self._make(trained_for(self._policies[which])[1])
-                self._made[which] = env, load_agent(self._policies[which], env)
+                env = make(trained_for(self._policies[which])[1])
+                self._made[key] = env, load_agent(self._policies[which], env)
             else:
-                self._made[which] = self._make({}), None
-            task = self._made[which][0].task
+                self._made[key] = make({}), None
+            task = self._made[key][0].task
             if task.frames != 1:
                 raise ValueError(f"{task.robot.name}: a task with several frames in a step cannot be recorded")
-        return self._made[which]
+        return self._made[key]
 
     def start(self, visit: int, block: int, seed: int) -> Drive:
         """Put the robots of a block, the so-manieth visit, where its trajectories begin."""
-        start, which = turns(visit, len(self._policies))
-        env, agent = self.driven(which)
-        drive = Drive(env, agent, torch.Generator().manual_seed((seed << 24) + block))
-        env.reset(seed=((seed << 20) + block) * self.num_envs % 2**31)
-        if start == 1:
+        start, which = turns(visit, len(self._policies), REFINING if self._model else STARTS)
+        drive, env_seed = self._drive(which, block, seed), ((seed << 20) + block) * self.num_envs % 2**31
+        drive.env.reset(seed=env_seed)
+        if start == "later":
             drive.warm_up()
-        elif start == 2:
+        elif start == "displaced":
             drive.displace()
+        elif start == "modelled":
+            ahead = self._drive(which, block, seed, modelled=True)
+            ahead.env.reset(seed=env_seed)
+            ahead.warm_up()
+            drive.backend.reset(torch.ones_like(drive.backend.healthy), ahead.backend.q, ahead.backend.qd)
         return drive
+
+    def _drive(self, which: int, block: int, seed: int, modelled: bool = False) -> Drive:
+        return Drive(*self.driven(which, modelled), torch.Generator().manual_seed((seed << 24) + block))
 
     def close(self) -> None:
         """Give back threads."""

@@ -15,7 +15,7 @@ from nerd_gym.demo import POLICIES
 from nerd_gym.dynamics import dataset
 from nerd_gym.dynamics.dataset import BLOCK, Plan, generate, is_visit
 from nerd_gym.dynamics.sampling import KINDS, Sampler, ranges_for
-from nerd_gym.dynamics.visits import turns
+from nerd_gym.dynamics.visits import REFINING, STARTS, turns
 
 from ..conftest import ROBOTS, backend_at, everyone, make_backend, robot
 
@@ -73,8 +73,9 @@ def test_blocks_of_a_task_are_spread_evenly():
 
 
 def test_every_policy_is_given_every_kind_of_start():
-    assert {turns(visit, 3) for visit in range(9)} == {(start, policy) for start in range(3) for policy in range(3)}
-    assert [turns(visit, 0) for visit in range(4)] == [(0, 0), (1, 0), (2, 0), (0, 0)]
+    assert {turns(visit, 3) for visit in range(9)} == {(start, policy) for start in STARTS for policy in range(3)}
+    assert [turns(visit, 0)[0] for visit in range(4)] == [*STARTS, STARTS[0]]
+    assert {turns(visit, 2, REFINING) for visit in range(12)} == {(s, p) for s in REFINING for p in range(2)}
 
 
 def test_wild_visits_are_left_out(tmp_path, monkeypatch):
