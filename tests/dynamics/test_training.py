@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -85,6 +87,8 @@ def test_a_model_is_refined_where_a_policy_goes(tmp_path, capsys):
     assert not torch.equal(old["network.0.weight"], new["network.0.weight"])
     assert policy.name in facts["data_command"] and set(facts["r2"]) == {"linear", "angular", "joints"}
     [visits] = tmp_path.glob("second-*.h5")
+    with h5py.File(visits) as file:
+        assert file.attrs["model"] == file_hash(first) and np.isfinite(file["q"][:]).all()
     written = visits.stat().st_mtime_ns
     assert main([*words, "--out", str(out)]) == 0 and visits.stat().st_mtime_ns == written
 
