@@ -28,6 +28,7 @@ class Shipped:
     env_id: str
     options: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0, 1, 2)
+    learned: tuple[str, ...] = ()  # options of backend neural
 
 
 SHIPPED = (
@@ -35,9 +36,9 @@ SHIPPED = (
     Shipped("pendulum_contact", "swingup", "NeRD/PendulumContact-v0"),
     Shipped("franka", "position", "NeRD/Franka-v0"),
     Shipped("franka", "torque", "NeRD/Franka-v0", ("control=torque",)),
-    Shipped("ant", "run", "NeRD/Ant-v0"),
-    Shipped("ant", "spin", "NeRD/Ant-v0", ("task=spin",), seeds=(0,)),
-    Shipped("ant", "spin_track", "NeRD/Ant-v0", ("task=spin_track",), seeds=(0,)),
+    Shipped("ant", "run", "NeRD/Ant-v0", seeds=(0,), learned=("ensemble=True",)),
+    Shipped("ant", "spin", "NeRD/Ant-v0", ("task=spin",), (0,), ("ensemble=True",)),
+    Shipped("ant", "spin_track", "NeRD/Ant-v0", ("task=spin_track",), (0,), ("ensemble=True",)),
     Shipped("anymal", "forward", "NeRD/Anymal-v0", seeds=(0,)),
     Shipped("anymal", "side", "NeRD/Anymal-v0", ("task=side",), seeds=(0,)),
 )
@@ -64,7 +65,8 @@ def train(shipped: Shipped, backend: str, seed: int, args: Args) -> str:
     name = f"{shipped.folder}/{shipped.name}-{backend}-seed{seed}"
     folder = args.work / name
     words = ["rl", "train", shipped.env_id, "--lib", args.lib, "--backend", backend, "--seed", str(seed)]
-    words += ["--option", *shipped.options] if shipped.options else []
+    options = shipped.options + (shipped.learned if backend == "neural" else ())
+    words += ["--option", *options] if options else []
     words += ["--threads", "1", "--out", str(folder)]
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".txt").open("w") as log:
