@@ -28,7 +28,7 @@ from ..files import file_hash, whole
 from ..progress import progress
 from ..robots.model import RobotModel
 from .sampling import Sampler, ranges_for
-from .visits import WILD, Visits, check_visits
+from .visits import WILD, Visits, all_limited, check_visits
 
 FORMAT = 1
 FIELDS = ("q", "qd", "force", "ground_point", "ground_normal")
@@ -117,7 +117,8 @@ def _block(plan: Plan, backend: Backend, block: int, visits: Visits | None) -> t
     """One block's trajectories and how many were left out."""
     if visits is not None and is_visit(plan.task_share, block):
         drive = visits.start(int(block * plan.task_share + 1e-9), block, plan.seed)
-        return _record(drive.backend, plan.frames, lambda frame: drive.step(), WILD)
+        fastest = math.inf if all_limited(plan.robot) else WILD
+        return _record(drive.backend, plan.frames, lambda frame: drive.step(), fastest)
     sampler = Sampler(backend, ranges_for(plan.robot, plan.preset, block), plan.seed, block)
     sampler.start()
     forces = sampler.forces(plan.frames)

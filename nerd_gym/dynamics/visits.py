@@ -6,9 +6,9 @@ blocks begin at the task's start, a third some time later, and a third off the t
 near the ground. If there is a model to be refined, every other block begins where the model has taken its robots by
 then: a policy that gains by a model's error goes in the model where it never gets to in the teacher.
 
-Legs that nothing holds may be flung round by a fall at hundreds of rad/s. No task lets a robot go on from there, and a
-few such frames have more variance than all others together, so that a network would learn nothing else: trajectories
-in which a joint becomes faster than `WILD` are left out.
+Legs whose joints have no limits may be flung round by a fall at hundreds of rad/s. No task lets a robot go on from
+there, and a few such frames have more variance than all others together, so that a network would learn nothing else:
+of such robots trajectories in which a joint becomes faster than `WILD` are left out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .frames import quat_exp, quat_multiply
 LIMP, REST, SPRING, RANDOM, POLICY = range(5)
 STARTS = ("start", "later", "displaced")
 REFINING = ("start", "modelled", "later", "modelled", "displaced", "modelled")  # with a model to be refined
-WILD = 40.0  # rad/s or m/s of a joint: trajectories that get there are left out
+WILD = 40.0  # rad/s
 EDGES = (0.1, 0.2, 0.35, 0.5)  # where the parts of the rows end that are limp, at rest, ...; the last follow the policy
 EXACT = 0.25  # the part of the policy's rows without noise
 LONGEST_WARM_UP = 400  # frames
@@ -51,7 +51,12 @@ def default_share(robot: RobotModel) -> float:
     """
     if not robot.free_base or task_of(robot) is None:
         return 0.0
-    return 0.75 if np.isfinite(robot.joint_range).all() else 1.0
+    return 0.75 if all_limited(robot) else 1.0
+
+
+def all_limited(robot: RobotModel) -> bool:
+    """Whether no joint can turn without end."""
+    return bool(np.isfinite(robot.joint_range).all())
 
 
 def check_visits(robot: RobotModel, policies: Sequence[Path]) -> str:

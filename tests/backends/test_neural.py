@@ -208,7 +208,7 @@ def test_a_model_of_another_robot_is_refused_with_both_hashes(tmp_path):
 
 
 def test_what_is_not_there_is_named():
-    packaged = "ant-warp, anymal-warp, cartpole-warp, franka-warp, pendulum_contact-warp"
+    packaged = "ant-warp, anymal-warp, anymal-warp-reference, cartpole-warp, franka-warp, pendulum_contact-warp"
     with pytest.raises(ValueError, match=rf"no packaged model of robot 'ant' with teacher 'odd'; packaged: {packaged}"):
         make_vec("NeRD/Ant-v0", 1, backend="neural", teacher="odd")
     with pytest.raises(ValueError, match="no packaged model of robot 'ant' with teacher 'warp' and reference=True"):

@@ -112,21 +112,20 @@ def compare(it: RobotModel, model: newton.Model, solver: SolverNeRD, backend, fr
 
 @pytest.mark.parametrize("stem", PACKAGED)
 def test_moves_as_the_neural_backend(stem):
-    name, teacher = stem.rsplit("-", 1)
-    it = robot(name)
+    it, path = robot(stem.split("-")[0]), PRETRAINED / f"{stem}.safetensors"
     if it.ground is None:
         model = scene(it)
     else:
         point, normal = tilted(WORLDS)
         model = tilted_scene(it, point, normal)
-    solver = SolverNeRD(model, it, teacher=teacher)
+    solver = SolverNeRD(model, it, path)
     if it.ground is not None:
         torch.testing.assert_close(solver.ground[1], normal, rtol=0, atol=1e-6)
         off = ((solver.ground[0] - point) * normal).sum(-1)
         torch.testing.assert_close(off, torch.zeros(WORLDS), rtol=0, atol=1e-6)
     # On legs the rounding of the conversions grows from frame to frame.
     frames, tolerance = (10, 1e-3) if it.free_base else (50, 1e-6)
-    compare(it, model, solver, make_backend("neural", it, WORLDS, teacher=teacher), frames, tolerance)
+    compare(it, model, solver, make_backend("neural", it, WORLDS, model=path), frames, tolerance)
 
 
 @pytest.mark.parametrize("name", ["anymal", "pendulum_contact"])
