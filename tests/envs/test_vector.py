@@ -207,7 +207,7 @@ def test_wrong_input_is_named_with_what_is_valid():
         ({"backend": "bullet"}, r"unknown backend 'bullet'; valid: warp, mujoco"),
         ({"task": "fly"}, r"unknown task 'fly'; valid: 'run', 'spin', 'spin_track'"),
         ({"colour": 1}, r"unknown option 'colour'; Ant takes task; backend 'warp' takes friction"),
-        ({"backend": "mujoco", "reference": True}, r"'reference' \(it is an option of backend 'warp'\)"),
+        ({"backend": "mujoco", "reference": True}, r"'reference' \(it is an option of backend 'warp', 'neural'\)"),
         ({"array": "jax"}, r"unknown array 'jax'; valid: 'numpy', 'torch'"),
         ({"autoreset_mode": "NextStep"}, r"unknown autoreset_mode 'NextStep'; valid: SameStep, Disabled"),
         ({"render_mode": "ascii"}, r"unknown render_mode 'ascii'"),
