@@ -1,8 +1,8 @@
 """Train the policies that the project ships, into policies/: the same command goes on with what was stopped.
 
 Every task gets policies trained in its robot's learned model alone and as many twins trained in the model's teacher,
-with the same config and steps: three seeds of robots with a fixed base, one of legged ones. Ant's spin_track has the one
-trained in the teacher alone.
+with the same config and steps: three seeds of robots with a fixed base, one of legged ones. Ant's spin_track has only
+the one trained in the teacher.
 """
 
 from __future__ import annotations
