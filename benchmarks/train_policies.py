@@ -1,8 +1,8 @@
 """Train the policies that the project ships, into policies/: the same command goes on with what was stopped.
 
 Every task gets policies trained in its robot's learned model alone and as many twins trained in the model's teacher,
-with the same config and steps: three seeds of robots with a fixed base, one of legged ones. Ant's spin_track has only
-the one trained in the teacher.
+with the same config and steps: three seeds of robots with a fixed base, one of legged ones. Ant's run and spin_track
+have only the one trained in the teacher.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SHIPPED = (
     Shipped("pendulum_contact", "swingup", "NeRD/PendulumContact-v0"),
     Shipped("franka", "position", "NeRD/Franka-v0"),
     Shipped("franka", "torque", "NeRD/Franka-v0", ("control=torque",)),
-    Shipped("ant", "run", "NeRD/Ant-v0", seeds=(0,), learned=("ensemble=True",)),
+    Shipped("ant", "run", "NeRD/Ant-v0", seeds=(0,), backends=("warp",)),
     Shipped("ant", "spin", "NeRD/Ant-v0", ("task=spin",), (0,), ("ensemble=True",)),
     Shipped("ant", "spin_track", "NeRD/Ant-v0", ("task=spin_track",), (0,), backends=("warp",)),
     Shipped("anymal", "forward", "NeRD/Anymal-v0", seeds=(0,)),
