@@ -19,7 +19,8 @@ from nerd_gym.dynamics.checkpoint import PRETRAINED, save_model
 from nerd_gym.dynamics.model import kind_of
 from tests.conftest import ROOT, everyone, random_state, robot
 
-PACKAGED = sorted(path.stem for path in PRETRAINED.glob("*.safetensors"))
+# Anymal's second model is of the same kind as its first.
+PACKAGED = sorted(path.stem for path in PRETRAINED.glob("*.safetensors") if "reference" not in path.stem)
 WORLDS = 5
 SMALL = {
     "mlp": {"width": 16, "depth": 1},
