@@ -72,8 +72,8 @@ def main(args: Args) -> None:
         policy = Policy.load(args.policies / f"{name}.pth", activation)
         row = {"policy": name, "env": env_id, "episodes": num_envs, "published": published}
         for label, physics in PHYSICS.items():
-            teacher = "warp-reference" if "reference" in physics else "warp"
-            if physics["backend"] == "neural" and not has_packaged_model(ENVS[env_id].robot_name, teacher):
+            reference, robot = physics.get("reference", False), ENVS[env_id].robot_name
+            if physics["backend"] == "neural" and not has_packaged_model(robot, "warp", reference):
                 continue
             row[label] = summary(play(policy, env_id, num_envs, args.seed, **physics, **options))
         rows.append(row)

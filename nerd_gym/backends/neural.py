@@ -23,7 +23,8 @@ class NeuralBackend(Backend):
     A row is healthy while it stays within the model's stated range, a multiple of what it was trained on, and
     ``info["model_trust"]`` tells from 0 to 1 how far the last step may be believed (dynamics/trust.py). With
     ``min_trust`` a row that is trusted less is given up like one that has diverged: a policy that learns in the model
-    gains nothing where the model knows nothing. With ``ensemble`` it gains little by the errors of any one model.
+    gains nothing where the model knows nothing. With ``ensemble`` rows are divided among several models, so that a
+    policy cannot fit itself to the errors of one alone.
     """
 
     name = "neural"
@@ -55,6 +56,8 @@ class NeuralBackend(Backend):
         if model is not None and (reference or ensemble):
             chosen = "reference=True" if reference else "ensemble=True"
             raise ValueError(f"{chosen} chooses packaged models; a model of your own is named by model= alone")
+        if reference and ensemble:
+            raise ValueError("reference=True and ensemble=True exclude each other: no ensemble has published physics")
         if ensemble:
             from ..dynamics.ensemble import open_ensemble
 

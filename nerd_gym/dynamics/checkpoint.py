@@ -44,14 +44,18 @@ def packaged_ensemble(robot: RobotModel, teacher: str) -> list[Path]:
     return [*earlier, last]
 
 
-def has_packaged_model(robot_name: str | None, teacher: str) -> bool:
+def has_packaged_model(robot_name: str | None, teacher: str, reference: bool = False) -> bool:
     """Whether a model of a robot comes with the package."""
-    return robot_name is not None and (PRETRAINED / f"{robot_name}-{teacher}.safetensors").exists()
+    return robot_name is not None and _packaged(robot_name, teacher, reference).exists()
+
+
+def _packaged(robot_name: str, teacher: str, reference: bool) -> Path:
+    return PRETRAINED / f"{robot_name}-{teacher}{'-reference' if reference else ''}.safetensors"
 
 
 def packaged_model(robot: RobotModel, teacher: str, reference: bool = False) -> Path:
     """The model of a robot that comes with the package, of a teacher with or without the published mistakes."""
-    path = PRETRAINED / f"{robot.name}-{teacher}{'-reference' if reference else ''}.safetensors"
+    path = _packaged(robot.name, teacher, reference)
     if not path.exists():
         known = ", ".join(sorted(p.stem for p in PRETRAINED.glob("*.safetensors")))
         physics = " and reference=True" if reference else ""

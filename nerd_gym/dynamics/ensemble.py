@@ -1,7 +1,8 @@
-"""Several models in one batch: the rows are divided among them, so that nobody can lean on the errors of one.
+"""Several models in one batch: the rows are divided among them.
 
-A policy that learns in a single model finds where that model is too good to be true. Its refinements err elsewhere:
-what a policy gains by the errors of one it does not gain on the rows of the others.
+A policy that learns in a single model finds where that model is too good to be true. The hope is that its refinements
+err elsewhere, so that what a policy gains by the errors of one it does not gain on the rows of the others; how far that
+goes is told in docs/learned-dynamics.md.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..robots.contacts import ContactFinder, Contacts
-from ..robots.kinematics import Kinematics
+from ..robots.contacts import Contacts
 from ..robots.model import RobotModel
 from .mlp import MlpModel
 from .model import History, Motion, open_model
@@ -27,9 +27,7 @@ class Ensemble:
 
     def __init__(self, members: list[MlpModel]):
         self.members, self.facts = members, members[-1].facts
-        first = members[-1]
         self._asked: list[tuple[MlpModel, slice]] = []  # in the last prediction
-        self._find = ContactFinder(first.robot, Kinematics(first.robot, first.device))
 
     def new_history(self, num_envs: int) -> History | None:
         """None: its members need the current state alone."""
@@ -40,7 +38,7 @@ class Ensemble:
         after, distances = [], []
         self._asked = self._shares(len(state.q))
         for member, rows in self._asked:
-            own = self._find(state.q[rows], contacts.ground_point[rows], contacts.ground_normal[rows])
+            own = member.find_contacts(state.q[rows], contacts.ground_point[rows], contacts.ground_normal[rows])
             after.append(member.predict(Motion(state.q[rows], state.qd[rows]), joint_force[rows], own, None))
             distances.append(own.distance)
         contacts.distance = torch.cat(distances)

@@ -213,6 +213,8 @@ def test_what_is_not_there_is_named():
         make_vec("NeRD/Ant-v0", 1, backend="neural", teacher="odd")
     with pytest.raises(ValueError, match="no packaged model of robot 'ant' with teacher 'warp' and reference=True"):
         make_vec("NeRD/Ant-v0", 1, backend="neural", reference=True)
+    with pytest.raises(ValueError, match="reference=True and ensemble=True exclude each other"):
+        make_vec("NeRD/Ant-v0", 1, backend="neural", reference=True, ensemble=True)
     with pytest.raises(ValueError, match="reference=True chooses packaged models"):
         make_vec("NeRD/Ant-v0", 1, backend="neural", reference=True, model="mine.safetensors")
     with pytest.raises(FileNotFoundError, match="no model at nowhere"):
