@@ -38,9 +38,9 @@ SHIPPED = (
     Shipped("pendulum_contact", "swingup", "NeRD/PendulumContact-v0"),
     Shipped("franka", "position", "NeRD/Franka-v0"),
     Shipped("franka", "torque", "NeRD/Franka-v0", ("control=torque",)),
-    Shipped("ant", "run", "NeRD/Ant-v0", seeds=(0,), backends=("warp",)),
-    Shipped("ant", "spin", "NeRD/Ant-v0", ("task=spin",), (0,), ("ensemble=True",)),
-    Shipped("ant", "spin_track", "NeRD/Ant-v0", ("task=spin_track",), (0,), backends=("warp",)),
+    Shipped("ant", "run", "NeRD/Ant-v0"),
+    Shipped("ant", "spin", "NeRD/Ant-v0", ("task=spin",), (0,)),
+    Shipped("ant", "spin_track", "NeRD/Ant-v0", ("task=spin_track",), (0,)),
     Shipped("anymal", "forward", "NeRD/Anymal-v0", seeds=(0,)),
     Shipped("anymal", "side", "NeRD/Anymal-v0", ("task=side",), seeds=(0,)),
 )
@@ -62,14 +62,19 @@ class Args:
     """Where policies and their curves go."""
 
 
+def run_words(shipped: Shipped, backend: str, seed: int, lib: str, folder: Path, extra: tuple[str, ...] = ()) -> list:
+    """The words of `nerd-gym` that make a policy in a folder, with more options."""
+    words = ["rl", "train", shipped.env_id, "--lib", lib, "--backend", backend, "--seed", str(seed)]
+    options = shipped.options + (shipped.learned if backend == "neural" else ()) + extra
+    words += ["--option", *options] if options else []
+    return [*words, "--threads", "1", "--out", str(folder)]
+
+
 def train(shipped: Shipped, backend: str, seed: int, args: Args) -> str:
     """One run, in a process of its own; returns the name of its file."""
     name = f"{shipped.folder}/{shipped.name}-{backend}-seed{seed}"
     folder = args.work / name
-    words = ["rl", "train", shipped.env_id, "--lib", args.lib, "--backend", backend, "--seed", str(seed)]
-    options = shipped.options + (shipped.learned if backend == "neural" else ())
-    words += ["--option", *options] if options else []
-    words += ["--threads", "1", "--out", str(folder)]
+    words = run_words(shipped, backend, seed, args.lib, folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".txt").open("w") as log:
         subprocess.run([sys.executable, "-m", "nerd_gym.cli", *words], stdout=log, stderr=log, check=True)

@@ -13,10 +13,11 @@ import warp as wp
 
 from .contact_features import COARSE, DEEPEST, FINE
 from .fused_tables import Body, Scale, Sizes, Views
-from .network_model import INPUT_LIMIT
+from .network_model import BUSY, INPUT_LIMIT, STILL, TOUCHING
 
 NEAR, TOUCH, DEEP = wp.constant(COARSE), wp.constant(FINE), wp.constant(DEEPEST)
 FARTHEST = wp.constant(INPUT_LIMIT)
+BUSY_SHARE, TOUCH_SHARE, STILL_SHARE = wp.constant(BUSY), wp.constant(TOUCHING), wp.constant(STILL)
 
 
 @wp.func
@@ -66,8 +67,9 @@ def put_near(
 
 @lru_cache(maxsize=32)
 def see_kernel(sizes: Sizes) -> wp.Kernel:
-    """Normalised inputs [N, D], elements [N] and distances of all candidates [N, C] of environments `first`, ..."""
-    frames, frame, nj, free, gravity, ground, candidates, distinct, shown, limited, elements = sizes
+    """Normalised inputs [N, D], elements [N], what a network's word counts [N] and distances of all candidates [N, C]
+    of environments `first`, ..."""
+    frames, frame, nj, free, gravity, ground, candidates, distinct, shown, limited, elements, falling = sizes
     q_shift, dof_shift = (7, 6) if free else (0, 0)
     view_size, points, per_element = sizes.view, max(distinct, 1), wp.types.vector(elements, wp.float32)
     at_gravity = 4 * nj
@@ -90,11 +92,15 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
         functional: wp.array(dtype=per_element),
         inputs: wp.array2d(dtype=wp.float32),
         element: wp.array(dtype=wp.int32),
+        quiet: wp.array(dtype=wp.float32),
         distances: wp.array2d(dtype=wp.float32),
         first: int,
     ):
         env = wp.tid() + first
         dt = body.dt
+        size = wp.float32(STILL_SHARE)
+        touch = wp.float32(0.0)
+        limit = wp.float32(0.0)
         rotation = wp.zeros(shape=(frames,), dtype=wp.mat33)
         origin = wp.zeros(shape=(frames,), dtype=wp.vec3)
         vel_w = wp.zeros(shape=(frames,), dtype=wp.vec3)
@@ -211,6 +217,9 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
             row = k // nj
             value = view[row * nj + views.permutation[e, k - row * nj]] * views.joint_sign[e, k]
             put(inputs, env, i, value, scale)
+            if wp.static(falling) and row >= 2:
+                value = value / scale.input_std[i]
+                size += BUSY_SHARE * value * value / float(nj)
         turn = views.vector[e]
         down = turn * down
         outward = turn * outward
@@ -222,10 +231,14 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
                 put(inputs, env, at_normal - hidden + i, outward[i], scale)
             if wp.static(free):
                 put(inputs, env, at_spin - hidden + i, base_w[i], scale)
+            if wp.static(falling):
+                value = base_w[i] / scale.input_std[at_spin - hidden + i]
+                size += BUSY_SHARE * value * value / 3.0
         if wp.static(ground):
             for k in range(distinct):
                 at = views.candidates[e, k]
                 near = put_near(inputs, env, at_near + k, distinct, distance[at], speed[at], dt, scale)
+                touch = wp.max(touch, near)
                 sliding = near * (turn * slip[at])
                 for i in range(3):
                     put(inputs, env, at_slip + i * distinct + k, sliding[i], scale)
@@ -234,8 +247,14 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
             at = views.permutation[e, j]
             position = view[at] * views.joint_sign[e, j]
             rate = view[2 * nj + at] * views.joint_sign[e, 2 * nj + j]
-            put_near(inputs, env, at_limits + k, 2 * limited, position - body.lower[k], rate, dt, scale)
-            put_near(inputs, env, at_limits + limited + k, 2 * limited, body.upper[k] - position, -rate, dt, scale)
+            lower = put_near(inputs, env, at_limits + k, 2 * limited, position - body.lower[k], rate, dt, scale)
+            gap = body.upper[k] - position
+            upper = put_near(inputs, env, at_limits + limited + k, 2 * limited, gap, -rate, dt, scale)
+            limit = wp.max(limit, wp.max(lower, upper))
+        if wp.static(falling):
+            touch = wp.max(0.0, 1.0 - (1.0 - touch) / TOUCH_SHARE)
+            limit = wp.max(0.0, 1.0 - (1.0 - limit) / TOUCH_SHARE)
+            quiet[env] = wp.sqrt(wp.min(1.0, size + touch * touch + limit * limit))
 
     return _kernel(see, "see", sizes)
 
@@ -295,7 +314,7 @@ def stand_kernel(sizes: Sizes) -> wp.Kernel:
 @lru_cache(maxsize=32)
 def advance_kernel(sizes: Sizes) -> wp.Kernel:
     """Moves q and qd of environments `first`, ... in place by what a network's output [N, 2 nv] means."""
-    nj, free = sizes.joints, sizes.free
+    nj, free, falling = sizes.joints, sizes.free, sizes.falling
     q_shift, dof_shift = (7, 6) if free else (0, 0)
     nv = nj + dof_shift
     size = 2 * nv
@@ -303,6 +322,7 @@ def advance_kernel(sizes: Sizes) -> wp.Kernel:
     def advance(
         outputs: wp.array2d(dtype=wp.float32),
         element: wp.array(dtype=wp.int32),
+        quiet: wp.array(dtype=wp.float32),
         body: Body,
         views: Views,
         scale: Scale,
@@ -314,7 +334,10 @@ def advance_kernel(sizes: Sizes) -> wp.Kernel:
         dt = body.dt
         out = wp.zeros(shape=(size,), dtype=wp.float32)
         for i in range(size):
-            value = scale.output_mean[i] + outputs[env, i] * scale.output_std[i]
+            value = outputs[env, i] * scale.output_std[i]
+            if wp.static(falling):
+                value = quiet[env] * value
+            value = scale.output_mean[i] + value
             limit = scale.output_limit[i]
             if value > limit:
                 value = limit
@@ -339,6 +362,8 @@ def advance_kernel(sizes: Sizes) -> wp.Kernel:
             change_w = pseudo * wp.vec3(out[nv + 3], out[nv + 4], out[nv + 5])
             quat = wp.quat(q[env, 4], q[env, 5], q[env, 6], q[env, 3])
             rotation = matrix_of(quat[3], quat[0], quat[1], quat[2])
+            if wp.static(falling):
+                change_v = change_v + body.fall * (wp.transpose(rotation) * body.gravity)
             velocity = wp.vec3(qd[env, 0], qd[env, 1], qd[env, 2])
             w = wp.vec3(qd[env, 3], qd[env, 4], qd[env, 5])
             moved = rotation * (residual_v + dt * (wp.transpose(rotation) * velocity + 0.5 * change_v))

@@ -86,18 +86,17 @@ class Batch:
         self.point, self.normal = empty(rows, 3), empty(rows, 3)
         self.inputs, self.outputs = empty(rows, sizes.inputs), empty(rows, 2 * robot.nv)
         self.element = empty(rows, dtype=torch.int32)
+        self.quiet = empty(rows)
         self.distances = empty(rows, sizes.candidates)
         self.hidden = [empty(rows, layer.out_features) for layer in linear_layers(model.module)[:-1]]
         self.slices = Slices(rows, device, model.threads)
-        q, qd, force, inputs, outputs, element, distances = (
-            wp.from_torch(x)
-            for x in (self.q, self.qd, self.force, self.inputs, self.outputs, self.element, self.distances)
-        )
+        names = ("q", "qd", "force", "inputs", "outputs", "element", "quiet", "distances")
+        q, qd, force, inputs, outputs, element, quiet, distances = (wp.from_torch(getattr(self, x)) for x in names)
         ground = [wp.from_torch(x, dtype=wp.vec3) for x in (self.point, self.normal)]
-        seen = [q, qd, force, *ground, *constants, functional, inputs, element, distances]
+        seen = [q, qd, force, *ground, *constants, functional, inputs, element, quiet, distances]
         self.see = self.slices.record(see_kernel(sizes), seen)
         self.stand = self.slices.record(stand_kernel(sizes), [q, *ground, constants[0], distances])
-        self.advance = self.slices.record(advance_kernel(sizes), [outputs, element, *constants, q, qd])
+        self.advance = self.slices.record(advance_kernel(sizes), [outputs, element, quiet, *constants, q, qd])
 
 
 def linear_layers(module: nn.Module) -> list[nn.Linear]:

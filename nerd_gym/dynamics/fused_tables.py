@@ -30,6 +30,7 @@ class Sizes(NamedTuple):
     shown: int  # entries of the joints' view that it sees
     limited: int  # L joints with limits
     elements: int  # G of the symmetry group
+    falling: bool  # whether outputs are what departs from free fall
 
     @property
     def view(self) -> int:
@@ -69,6 +70,7 @@ class Body:
     lower: wp.array(dtype=wp.float32)  # [L]
     upper: wp.array(dtype=wp.float32)  # [L]
     gravity: wp.vec3  # unit vector
+    fall: wp.float32  # m/s in a frame
     dt: wp.float32
 
 
@@ -122,6 +124,7 @@ def sizes_of(model: NetworkModel, shown: Shown) -> Sizes:
         shown=len(shown.entries),
         limited=len(shown.limited),
         elements=shown.canonical.size,
+        falling=model.falling,
     )
 
 
@@ -143,6 +146,7 @@ def make_body(model: NetworkModel, shown: Shown) -> Body:
     }
     body = filled(Body(), values, wp.device_from_torch(model.device))
     body.gravity = wp.vec3(*model.robot_frames.gravity.tolist())
+    body.fall = robot.frame_dt * float(np.linalg.norm(robot.mj_model.opt.gravity))
     body.dt = robot.frame_dt
     return body
 

@@ -1,4 +1,9 @@
-"""`mlp`: a network from the current state alone, on features that do not change when the world is moved."""
+"""`mlp`: a network from the current state alone, on features that do not change when the world is moved.
+
+A robot with a free base is learned as it departs from free fall. What a network says is an error of some size even
+where nothing happens; there it is made small by :meth:`MlpModel.quiet`, so that a robot that flies or is let go
+falls as it should.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +15,14 @@ from torch import Tensor, nn
 
 from ..robots.contacts import Contacts
 from ..robots.kinematics import quat_to_matrix
-from ..robots.model import SLIDE
+from ..robots.model import SLIDE, RobotModel
 from .contact_features import ContactMotion, PointMotion, invariant_features, near_features
 from .frames import Frame
 from .fused_step import FusedStep
 from .fused_tables import Shown
 from .model import History, Motion
 from .network import Mlp
-from .network_model import NetworkModel
+from .network_model import BUSY, STILL, TOUCHING, NetworkModel
 from .symmetry import Canonical, View
 
 RESIDUAL_WEIGHT = 0.3  # of the position's residual beside the change of velocity
@@ -45,6 +50,8 @@ class MlpModel(NetworkModel):
         robot, m, frames = self.robot, self.robot.mj_model, self.robot_frames
         self._dt = robot.frame_dt
         self._gravity = bool(np.any(m.opt.gravity))
+        self.falling = bool(self.facts.get("falling", False))  # models of before are of the whole change
+        self._fall = self._dt * float(np.linalg.norm(m.opt.gravity)) if self.falling else 0.0
         self._points = ContactMotion(robot, self.kinematics, frames, self.device)
         unlimited = frames.unlimited.cpu().numpy()
         position, rate = np.ones(robot.nj, bool), np.ones(robot.nj, bool)
@@ -81,6 +88,37 @@ class MlpModel(NetworkModel):
         """Gentle frames count more: a robot that stands or falls freely is seldom in the data and often in rollouts."""
         change = targets[..., self.robot.nv :].square().mean(-1, keepdim=True)
         return (change + GENTLE) ** (RELATIVE / 2)
+
+    @staticmethod
+    def may_fall(robot: RobotModel) -> bool:
+        """Whether a robot that nothing touches and nobody moves falls without bending."""
+        return robot.free_base and not np.any(robot.mj_model.jnt_stiffness)
+
+    def quiet(self, inputs: Tensor) -> Tensor:
+        """[..., 1] of normalised inputs: 1 when something happens, near 0 in a quiet flight."""
+        if not self.falling:
+            return inputs.new_ones(())
+        groups, scale = self.input_groups(), self.normaliser
+        row = self._shown // self.robot.nj
+        spin = torch.arange(groups["gravity, ground, spin"].stop - 3, groups["gravity, ground, spin"].stop)
+        size = torch.zeros_like(inputs[..., :1])
+        for columns in (torch.nonzero(row == 2)[:, 0], torch.nonzero(row == 3)[:, 0], spin):
+            moved = inputs[..., columns] + (scale.input_mean / scale.input_std)[columns]
+            size = size + BUSY * moved.square().mean(-1, keepdim=True)
+        limits, count = groups["joint limits"], 2 * len(self._limited)
+        for now in (groups["distance"], slice(limits.start, limits.start + count)):
+            later = slice(now.stop, 2 * now.stop - now.start)
+            near = torch.minimum(*(inputs[..., at] * scale.input_std[at] + scale.input_mean[at] for at in (now, later)))
+            if near.shape[-1]:
+                size = size + (1 - near.amin(-1, keepdim=True).clamp_min(0) / TOUCHING).clamp_min(0).square()
+        return (size + STILL).clamp(max=1.0).sqrt()
+
+    def _weightless(self, motion: Tensor, now: Motion, sign: float) -> Tensor:
+        """A change of velocity [N, nv] in the robot's frame with that of free fall added (sign 1) or taken away."""
+        if not self.falling:
+            return motion
+        down = self.robot_frames.gravity_in(Frame(now.q[:, :3], quat_to_matrix(now.q[:, 3:7])))
+        return torch.cat([motion[:, :3] + sign * self._fall * down, motion[:, 3:]], 1)
 
     def _view(self, frame: Frame, velocity: Tensor, now: Motion, force: Tensor, contacts: Contacts) -> View:
         robot, frames = self.robot, self.robot_frames
@@ -143,6 +181,7 @@ class MlpModel(NetworkModel):
         """[N, 2 nv] in the canonical view; velocity [N, nv] is that of `now` in the robot's frame."""
         step, change = self.robot_frames.relative_motion(now, after)
         residual = step - self._dt * (velocity + 0.5 * change)
+        change = self._weightless(change, now, -1.0)
         return torch.cat([self._canonical.motion(motion, element) for motion in (residual, change)], 1)
 
     def normalised(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -165,8 +204,9 @@ class MlpModel(NetworkModel):
     def predict_in_torch(self, state: Motion, joint_force: Tensor, contacts: Contacts) -> Motion:
         """What :meth:`predict` does, by the functions that training uses."""
         features, element, velocity = self._see(state, joint_force, contacts)
-        outputs = self.normaliser.outputs(self.module(self.normaliser.inputs(features)))
+        outputs = self.outputs(self.normaliser.inputs(features))
         residual, change = (self._canonical.motion_back(x, element) for x in outputs.split(self.robot.nv, 1))
+        change = self._weightless(change, state, 1.0)
         step = residual + self._dt * (velocity + 0.5 * change)
         return self.robot_frames.advance(state, step, change)
 

@@ -18,6 +18,9 @@ from .model import DynamicsModel, Motion
 INPUT_FLOOR = 0.05  # the least spread an input is given, so that a rare contact does not drown all else
 INPUT_LIMIT = 20.0  # standard deviations: a network is not asked about what lies further out
 GUARD = 1.5  # predictions stay within so many times the largest change seen in training
+BUSY = 4.0  # something happens at a half of the usual forces and speeds,
+TOUCHING = 0.25  # and within so much of the larger scale of distances from ground or limits
+STILL = 1e-5  # the square of what a network's word counts when nothing happens
 HUBER = 1.0  # standard deviations: beyond that an impact counts linearly
 CHUNK = 65536  # transitions encoded at a time when the normaliser is fitted
 
@@ -32,8 +35,8 @@ class Normaliser(nn.Module):
             self.register_buffer(f"{name}_std", torch.ones(size))
         self.register_buffer("output_limit", torch.full((outputs,), torch.inf))
 
-    def fit(self, inputs: Tensor, targets: Tensor) -> None:
-        """From rows of inputs [N, D] and targets [N, O]."""
+    def fit(self, inputs: Tensor, targets: Tensor, centred: bool = True) -> None:
+        """From rows of inputs [N, D] and targets [N, O]; not `centred`, no output means no change."""
         for name, values in (("input", inputs), ("output", targets)):
             values = values.double()
             mean, std = values.mean(0), values.std(0)
@@ -43,6 +46,8 @@ class Normaliser(nn.Module):
             constant = std <= 1e-6 * values.abs().amax(0)
             getattr(self, f"{name}_mean").copy_(mean)
             getattr(self, f"{name}_std").copy_(torch.where(constant, 1.0, std))
+        if not centred:
+            self.output_mean.zero_()
         self.output_limit.zero_()
         self.allow(targets)
 
@@ -74,6 +79,7 @@ class NetworkModel(DynamicsModel):
 
     default_network: ClassVar[dict[str, int]]
     frames: ClassVar[int]  # frames of a training window
+    falling = False  # whether targets are of what departs from free fall
 
     def _open(self, tensors: dict[str, Tensor]) -> None:
         robot, facts = self.robot, self.facts
@@ -113,6 +119,14 @@ class NetworkModel(DynamicsModel):
         """Of normalised targets [..., O], broadcast with them: by how much errors are divided in the loss."""
         return torch.ones((), device=targets.device)
 
+    def quiet(self, inputs: Tensor) -> Tensor:
+        """Of normalised inputs [..., D], broadcast with outputs: what a network's word counts there."""
+        return inputs.new_ones(())
+
+    def outputs(self, inputs: Tensor) -> Tensor:
+        """What the network says [..., O] to normalised inputs [..., D], as targets are."""
+        return self.normaliser.outputs(self.quiet(inputs) * self.module(inputs))
+
     # Training.
 
     def examples(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -150,7 +164,7 @@ class NetworkModel(DynamicsModel):
         ]
         inputs, targets = (torch.cat(part).flatten(0, 1) for part in zip(*parts, strict=True))
         if fresh:
-            self.normaliser.fit(inputs, targets)
+            self.normaliser.fit(inputs, targets, centred=not self.falling)
         else:
             self.normaliser.allow(targets)
 
@@ -158,8 +172,8 @@ class NetworkModel(DynamicsModel):
         """Mean Huber loss of the normalised targets, over what :meth:`_scale` says of each frame."""
         with torch.no_grad():
             inputs, targets = self.normalised(batch)
-            scale = self._scale(targets)
-        error = F.huber_loss(self.module(inputs) / scale, targets / scale, reduction="none", delta=HUBER)
+            scale, quiet = self._scale(targets), self.quiet(inputs)
+        error = F.huber_loss(self.module(inputs) * (quiet / scale), targets / scale, reduction="none", delta=HUBER)
         return 2 * (error * self._weight).mean()  # the mean squared error while errors are small
 
     def tensors(self) -> dict[str, Tensor]:

@@ -126,7 +126,12 @@ def train_network(
         if old["kind"] != kind or (settings.network and old["network"] != network):
             raise ValueError(f"{settings.start.name} is a {old['kind']} of {old['network']}, not a {kind} of {network}")
         network, recipe = old["network"], settings.recipe(**defaults | REFINEMENT)
-        facts = facts | {"start": {"hash": file_hash(settings.start), "command": old["command"]}}
+        facts = facts | {
+            "falling": old.get("falling", False),
+            "start": {"hash": file_hash(settings.start), "command": old["command"]},
+        }
+    elif kind == "mlp":
+        facts = facts | {"falling": cls.may_fall(robot)}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model = cls(robot, tensors, facts | {"network": network}, settings.device)
@@ -152,7 +157,7 @@ def train_network(
     loop = Loop(model.module, sample, model.loss, validate, recipe, checkpoint, facts | {"network": network}, kind)
     curve = loop.run()
     learned = {"network": network, "recipe": loop.facts["recipe"], "curve": curve, "r2": explained(model, data.held)}
-    learned |= {key: facts[key] for key in ("start",) if key in facts}
+    learned |= {key: facts[key] for key in ("start", "falling") if key in facts}
     return model.tensors(), learned
 
 
@@ -161,7 +166,7 @@ def explained(model: NetworkModel, held: dict[str, Tensor], size: int = EXPLAINE
     """R2 of the one-frame change of velocity on held-back windows, by group of coordinates."""
     batch = windows(held, model.frames, size // model.frames, torch.Generator().manual_seed(0))
     inputs, targets = model.examples({name: value.to(model.device) for name, value in batch.items()})
-    outputs = model.normaliser.outputs(model.module(model.normaliser.inputs(inputs)))
+    outputs = model.outputs(model.normaliser.inputs(inputs))
     nv, free = model.robot.nv, model.robot.free_base
     groups = {"linear": slice(0, 3), "angular": slice(3, 6), "joints": slice(6, nv)} if free else {"joints": slice(nv)}
     change, error = (x[:, -1, -nv:] for x in (targets, outputs - targets))

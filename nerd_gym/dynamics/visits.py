@@ -1,10 +1,12 @@
 """States that tasks and their policies visit: blocks of trajectories that start where a task starts its robot.
 
 In a block every row is driven by its own: nothing at all, the task's controller at rest, springs of random stiffness to
-random targets (if the task has springs), random actions, or the block's policy with more or less noise. A third of the
-blocks begin at the task's start, a third some time later, and a third off the task's start: turned, moving, anywhere
-near the ground. If there is a model to be refined, every other block begins where the model has taken its robots by
-then: a policy that gains by a model's error goes in the model where it never gets to in the teacher.
+random targets (if the task has springs), random actions, or the block's policy with more or less noise. A quarter of
+the blocks begin at the task's start, a quarter some time later, and a quarter off the task's start: turned, moving,
+anywhere near the ground. In the last quarter nothing but the task's controller at rest moves the robots, half of them
+not even that: they fall from the task's start and settle. If there is a model to be refined, every other block begins
+where the model has taken its robots by then: a policy that gains by a model's error goes in the model where it never
+gets to in the teacher.
 
 Legs whose joints have no limits may be flung round by a fall at hundreds of rad/s. No task lets a robot go on from
 there, and a few such frames have more variance than all others together, so that a network would learn nothing else:
@@ -31,7 +33,7 @@ from ..robots.model import RobotModel
 from .frames import quat_exp, quat_multiply
 
 LIMP, REST, SPRING, RANDOM, POLICY = range(5)
-STARTS = ("start", "later", "displaced")
+STARTS = ("start", "later", "displaced", "passive")
 REFINING = ("start", "modelled", "later", "modelled", "displaced", "modelled")  # with a model to be refined
 WILD = 40.0  # rad/s
 EDGES = (0.1, 0.2, 0.35, 0.5)  # where the parts of the rows end that are limp, at rest, ...; the last follow the policy
@@ -120,6 +122,8 @@ class Visits:
             drive.warm_up()
         elif start == "displaced":
             drive.displace()
+        elif start == "passive":
+            drive.let_go()
         elif start == "modelled":
             ahead = self._drive(which, block, seed, modelled=True)
             ahead.env.reset(seed=env_seed)
@@ -164,6 +168,10 @@ class Drive:
 
     def _unit(self, *shape: int) -> Tensor:
         return torch.rand(*shape, generator=self._generator)
+
+    def let_go(self) -> None:
+        """Nobody acts."""
+        self._kind = torch.where(self._unit(*self._kind.shape) < 0.5, LIMP, REST)
 
     def warm_up(self) -> None:
         """Some time passes before the trajectories begin; robots that have failed by then start again."""

@@ -30,6 +30,9 @@ class Train:
     """One seed, one policy (on one machine)."""
     steps: str | None = None
     """Env-steps of all robots together, with k or M if you like; by default the config's."""
+    until: str | None = None
+    """Stop after so many env-steps for now, with policy-so-far.safetensors in the folder; the same command without
+    this, or with another --option model=FILE, goes on."""
     num_envs: int | None = None
     """Robots in the batch; by default the config's."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
@@ -50,7 +53,7 @@ class Train:
 
         from ..registration import env_spec
         from .configs import load_config
-        from .train import Plan, train
+        from .train import FINISHED, SO_FAR, Plan, train
         from .trainer import check_library
 
         check_library(self.lib)
@@ -67,10 +70,14 @@ class Train:
         name = [spec.robot(given).name, *(str(chosen[k]) for k in ("task", "control") if k in chosen)]
         name += [self.backend, self.lib, f"seed{self.seed}"]
         out = self.out or Path("out/rl") / "-".join(name)
-        plan = Plan(self.env_id, self.lib, self.backend, given, self.seed, run, config, self.device, self._command())
+        until = count(self.until) if self.until else None
+        plan = Plan(
+            self.env_id, self.lib, self.backend, given, self.seed, run, config, self.device, self._command(), until
+        )
         facts = train(plan, out)
         print(f"{facts['steps']:,} steps in {facts['wall_seconds']:.0f} s, {facts['cpu_seconds']:.0f} s of CPU")
-        print(f"written: {out / 'policy.safetensors'}; nerd-gym rl eval and nerd-gym compare judge it")
+        written = out / (SO_FAR if self.until else FINISHED)
+        print(f"written: {written}; nerd-gym rl eval and nerd-gym compare judge it")
 
     def _command(self) -> str:
         """The words that ask for this, without those that do not matter to the result."""

@@ -2,6 +2,9 @@
 
 The folder of a run holds ``policy.safetensors`` at the end, ``curve.csv``, ``run.json`` (what was asked for),
 ``checkpoint.pt`` while it runs, and ``log`` (the library's own, for TensorBoard, and what it printed).
+
+A run in a learned model may stop ahead of its end (``until``), leave ``policy-so-far.safetensors``, and go on in a
+better model: one that has been refined where the policy went.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from .monitor import Monitor
 from .trainer import LIBRARIES, Trainer, trainer_class
 
 CHECKPOINT_SECONDS = 60.0
-NOTE = "run.json"
+NOTE, FINISHED, SO_FAR = "run.json", "policy.safetensors", "policy-so-far.safetensors"
 COLUMNS = ("steps", "seconds", "cpu_seconds", "return", "length", "episodes")
 
 
@@ -51,19 +54,25 @@ class Plan:
     config: Config  # of the library
     device: str = "cpu"
     command: str = ""  # told in the policy's facts
+    until: int | None = None  # env-steps after which to stop for now
 
     def asked(self) -> dict[str, Any]:
-        """As json, without the words that asked for it."""
+        """As json, without what may change while a run goes on: the words that asked for it, when to stop, and the
+        file of a learned model."""
         plan = asdict(self)
-        plan.pop("command")
+        plan["options"] = {name: value for name, value in self.options.items() if name != "model"}
+        for name in ("command", "until"):
+            plan.pop(name)
         return json.loads(json.dumps(plan, default=str))
 
 
 def train(plan: Plan, out: Path) -> dict[str, Any]:
     """Run the plan in a folder, or go on with it there; returns the policy's facts."""
+    if plan.until is not None and not 0 < plan.until < plan.run.steps:
+        raise ValueError(f"until is {plan.until}; it must be from 1 to below the run's {plan.run.steps} steps")
     kind = trainer_class(plan.library)
     _check_folder(out, plan)
-    finished, checkpoint = out / "policy.safetensors", out / "checkpoint.pt"
+    finished, checkpoint = out / FINISHED, out / "checkpoint.pt"
     if finished.exists():
         print(f"{out} is finished; another --seed or --out begins a new run")
         return Policy.load(finished).facts
@@ -85,15 +94,17 @@ def train(plan: Plan, out: Path) -> dict[str, Any]:
         with whole(out / NOTE) as part:  # now that everything could be made
             part.write_text(json.dumps(plan.asked(), indent=1) + "\n")
         run = _Progress(out, monitor, trainer, saved)
+        run.note_model(environment_facts(env).get("dynamics", {}).get("hash"))
         if saved:
             trainer.load(saved["trainer"])
             _set_random_state(saved["random"])
-        iterations = trainer.iterations(plan.run.steps, trainer.batch)
+        iterations = trainer.iterations(plan.until or plan.run.steps, trainer.batch)
         with progress(total=iterations * trainer.batch, initial=run.steps, unit="step", unit_scale=True) as bar:
             bar.set_description(f"{plan.env_id} in {plan.backend}, {plan.library}")
             if run.iterations < iterations:
                 trainer.learn(iterations - run.iterations, lambda: run.after(bar))
-    facts = environment_facts(env) | {
+    facts = environment_facts(env) | ({"models": run.models} if len(run.models) > 1 else {})
+    facts |= {
         "library": plan.library,
         "library_version": version(LIBRARIES[plan.library][2]),
         "steps": run.steps,
@@ -104,9 +115,14 @@ def train(plan: Plan, out: Path) -> dict[str, Any]:
         "cpu_seconds": round(run.cpu_seconds, 1),
         "training_return": None if math.isnan(run.curve[-1]["return"]) else round(run.curve[-1]["return"], 2),
     }
-    run.write_curve()
-    trainer.policy(facts).save(finished)
-    checkpoint.unlink(missing_ok=True)
+    if plan.until:
+        run.checkpoint()
+        trainer.policy(facts).save(out / SO_FAR)
+    else:
+        run.write_curve()
+        trainer.policy(facts).save(finished)
+        for path in (checkpoint, out / SO_FAR):
+            path.unlink(missing_ok=True)
     env.close()
     return facts
 
@@ -119,6 +135,7 @@ class _Progress:
         self.iterations = saved["iterations"] if saved else 0
         self.curve: list[dict[str, float]] = saved["curve"] if saved else []
         self._before = tuple(self.curve[-1][name] if self.curve else 0.0 for name in ("seconds", "cpu_seconds"))
+        self.models: list[dict[str, Any]] = saved.get("models", []) if saved else []
         self._clocks = time.perf_counter(), time.process_time()
         self._last_checkpoint = time.perf_counter()
 
@@ -137,6 +154,11 @@ class _Progress:
         """CPU time so far, of all threads."""
         return self._before[1] + time.process_time() - self._clocks[1]
 
+    def note_model(self, file_hash: str | None) -> None:
+        """Which learned model the run is in from here on."""
+        if file_hash and (not self.models or self.models[-1]["hash"] != file_hash):
+            self.models.append({"hash": file_hash, "from_step": self.steps})
+
     def after(self, bar: tqdm) -> None:
         """To be called after every iteration."""
         self.iterations += 1
@@ -153,6 +175,7 @@ class _Progress:
         state = {
             "iterations": self.iterations,
             "curve": self.curve,
+            "models": self.models,
             "trainer": self._trainer.state(),
             "monitor": self._monitor.state(),
             "random": _random_state(),

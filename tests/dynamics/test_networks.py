@@ -88,7 +88,8 @@ def windows(name: str, frames: int, rows: int, seed: int = 0) -> dict[str, torch
 def fitted(cls, name: str, model: RobotModel | None = None):
     """A model with a fitted normaliser and random weights large enough to matter."""
     torch.manual_seed(0)
-    made = cls(model or robot(name), {}, {"network": SMALL[cls.kind]})
+    model = model or robot(name)
+    made = cls(model, {}, {"network": SMALL[cls.kind], "falling": cls is MlpModel and MlpModel.may_fall(model)})
     made.fit_normaliser(windows(name, cls.frames, 256))
     with torch.no_grad():
         for parameter in made.module.parameters():
@@ -447,7 +448,7 @@ def test_predictions_never_wait_for_the_host_and_stay_near_what_was_seen(name, c
 @pytest.mark.parametrize("cls", KINDS)
 def test_a_saved_model_predicts_the_same_bits(cls):
     model = fitted(cls, "ant")
-    again = cls(model.robot, model.tensors(), {"network": SMALL[cls.kind]})
+    again = cls(model.robot, model.tensors(), model.facts)
     q, qd = states(model.robot, 32)
     force = torch.randn(32, 8)
     contacts = model.find_contacts(q, *ground(model.robot, 32))

@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from nerd_gym.cli import main
+from nerd_gym.dynamics.checkpoint import load_model, packaged_model, save_model
 from nerd_gym.policies import Policy
 from nerd_gym.rl import train as run
 from nerd_gym.rl.configs import load_config
 from nerd_gym.rl.trainer import LIBRARIES, trainer_class
+from nerd_gym.robots.model import RobotModel
 
 LIBRARY = pytest.mark.parametrize("library", LIBRARIES)
 WORDS = ["rl", "train", "NeRD/Cartpole-v0", "--backend", "neural", "--num-envs", "64", "--threads", "1"]
@@ -71,6 +73,30 @@ def test_a_seed_gives_one_policy_and_a_stopped_run_goes_on_to_the_same(library, 
     assert not (tmp_path / "stopped" / "checkpoint.pt").exists()
 
 
+def test_a_run_that_waits_goes_on_to_the_same_and_may_change_its_model(tmp_path):
+    whole = train(tmp_path / "whole", "rl-games")
+    until = ["--until", str(2 * 32 * 64)]
+    for name, first, models in (("waiting", [], 1), ("refined", ["--option", f"model={other_model(tmp_path)}"], 2)):
+        out = tmp_path / name
+        assert main([*WORDS, "--steps", str(4 * 32 * 64), "--out", str(out), *first, *until]) == 0
+        assert Policy.load(out / run.SO_FAR).facts["steps"] == 2 * 32 * 64
+        assert not (out / run.FINISHED).exists()
+        policy = train(out, "rl-games")
+        assert policy.facts["steps"] == 4 * 32 * 64 and not (out / run.SO_FAR).exists()
+        assert same(policy, whole) == (models == 1)
+        assert len(policy.facts.get("models", [None])) == models
+        assert policy.facts["dynamics"]["hash"] == whole.facts["dynamics"]["hash"]
+    assert [model["from_step"] for model in policy.facts["models"]] == [0, 2 * 32 * 64]
+
+
+def other_model(folder: Path) -> Path:
+    """The packaged model of the cartpole with other inertias."""
+    robot = RobotModel.named("cartpole")
+    tensors, facts = load_model(packaged_model(robot, "warp"), robot)
+    save_model(folder / "other.safetensors", tensors | {"parameters": 1.01 * tensors["parameters"]}, facts)
+    return folder / "other.safetensors"
+
+
 @LIBRARY
 def test_facts_tell_where_a_policy_comes_from(library, tmp_path):
     facts = train(tmp_path / "run", library, steps=1).facts
@@ -115,6 +141,7 @@ def test_a_damaged_checkpoint_is_told(tmp_path, capsys, monkeypatch):
         (["--option", "gravity=3"], "unknown option 'gravity'"),
         (["--config", "nowhere.yaml"], "no config at nowhere.yaml"),
         (["--backend", "bullet"], "bullet"),
+        (["--steps", "9k", "--until", "9k"], "until is 9000; it must be from 1 to below the run's 9000 steps"),
     ],
 )
 def test_bad_words_are_named_and_nothing_is_written(words, message, tmp_path, capsys):
