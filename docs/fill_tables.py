@@ -136,9 +136,9 @@ def study() -> str:
         changed += [f"without {row['without']}"] if row["without"] else []
         unexplained = [f"{row[f'unexplained {group}']:.4f}" for group in ("linear", "angular", "joints")]
         first = f"{base['transitions']:,} transitions, {base['steps']:,} steps, width {base['width']}"
-        errors = [f"{row[f'error at {frame}']:.3f}" for frame in (10, 50)]
+        errors = [f"{row[f'error over {frame}']:.3f}" for frame in (10, 50)]
         cells.append([", ".join(changed) or first, *unexplained, *errors, f"{row['cpu_seconds']:.0f}"])
-    return markdown(["training", "linear", "angular", "joints", "at 10", "at 50", "CPU-seconds"], cells)
+    return markdown(["training", "linear", "angular", "joints", "over 10", "over 50", "CPU-seconds"], cells)
 
 
 def arm() -> str:

@@ -454,3 +454,24 @@ def test_a_saved_model_predicts_the_same_bits(cls):
     contacts = model.find_contacts(q, *ground(model.robot, 32))
     first, second = (m.predict(Motion(q, qd), force, contacts, m.new_history(32)) for m in (model, again))
     assert torch.equal(first.q, second.q) and torch.equal(first.qd, second.qd)
+
+
+@pytest.mark.parametrize("name", ["ant", "anymal"])
+def test_a_limp_robot_in_the_air_falls_freely_whatever_the_network_says(name):
+    model = fitted(MlpModel, name)
+    q, qd = states(model.robot, 16)
+    q[:, 2] += 5.0
+    q[:, 7 + model._limited] = model._limits.mean(0)  # far from all limits
+    assert len(model._limited)
+    qd = torch.zeros_like(qd)
+    force = torch.zeros(16, model.robot.nj)
+    contacts = model.find_contacts(q, *ground(model.robot, 16))
+    after = model.predict(Motion(q, qd), force, contacts, None)
+    fall = 9.81 * model.robot.frame_dt
+    expected = torch.zeros_like(qd)
+    expected[:, 2] = -fall
+    usual = model.normaliser.output_std[model.robot.nv :]
+    assert ((after.qd - expected).abs() < 0.02 * usual).all()
+    pushed = model.predict(Motion(q, qd), force + 100.0, contacts, None)
+    off = [(motion.qd - expected).abs().max() for motion in (after, pushed)]
+    assert off[1] > 20 * off[0], "a force on the joints is not a quiet flight"
