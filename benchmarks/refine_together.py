@@ -58,7 +58,7 @@ def main(args: Args) -> None:
         (shipped, seed, f"{shipped.folder}/{shipped.name}-neural-seed{seed}")
         for shipped in SHIPPED
         for seed in shipped.seeds
-        if shipped.folder == args.robot and "neural" in shipped.backends
+        if shipped.folder == args.robot
     ]
     policies = [policy for policy in policies if args.only in policy[2]]
     if not policies:

@@ -1,8 +1,8 @@
 """Train the policies that the project ships, into policies/: the same command goes on with what was stopped.
 
 Every task gets policies trained in its robot's learned model alone and as many twins trained in the model's teacher,
-with the same config and steps: three seeds of robots with a fixed base, one of legged ones. Ant's run and spin_track
-have only the one trained in the teacher.
+with the same config and steps: three seeds of robots with a fixed base and of Ant's run, one of the other legged ones.
+Those of Ant wait on their way for a better model: run `refine_together.py` first, with the same --work.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ class Shipped:
     env_id: str
     options: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0, 1, 2)
-    learned: tuple[str, ...] = ()  # options of backend neural
-    backends: tuple[str, ...] = BACKENDS
 
 
 SHIPPED = (
@@ -65,7 +63,7 @@ class Args:
 def run_words(shipped: Shipped, backend: str, seed: int, lib: str, folder: Path, extra: tuple[str, ...] = ()) -> list:
     """The words of `nerd-gym` that make a policy in a folder, with more options."""
     words = ["rl", "train", shipped.env_id, "--lib", lib, "--backend", backend, "--seed", str(seed)]
-    options = shipped.options + (shipped.learned if backend == "neural" else ()) + extra
+    options = shipped.options + extra
     words += ["--option", *options] if options else []
     return [*words, "--threads", "1", "--out", str(folder)]
 
@@ -88,7 +86,7 @@ def main(args: Args) -> None:
     runs = [
         (shipped, backend, seed)
         for shipped in SHIPPED
-        for backend in shipped.backends
+        for backend in BACKENDS
         for seed in shipped.seeds
         if args.only in f"{shipped.folder}/{shipped.name}-{backend}-seed{seed}"
     ]

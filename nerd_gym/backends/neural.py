@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..dynamics.checkpoint import packaged_ensemble, packaged_model
+from ..dynamics.checkpoint import packaged_model
 from ..dynamics.model import Motion, open_model
 from ..dynamics.trust import Trust
 from ..files import file_hash
@@ -23,8 +23,7 @@ class NeuralBackend(Backend):
     A row is healthy while it stays within the model's stated range, a multiple of what it was trained on, and
     ``info["model_trust"]`` tells from 0 to 1 how far the last step may be believed (dynamics/trust.py). With
     ``min_trust`` a row that is trusted less is given up like one that has diverged: a policy that learns in the model
-    gains nothing where the model knows nothing. With ``ensemble`` rows are divided among several models, so that a
-    policy cannot fit itself to the errors of one alone.
+    gains nothing where the model knows nothing.
     """
 
     name = "neural"
@@ -33,7 +32,6 @@ class NeuralBackend(Backend):
         "teacher": "backend that the packaged model was learned from (default: warp)",
         "reference": "True: the packaged model of the published simulator with its mistakes",
         "threads": "CPU threads of the kernels (default: all); networks use as many as torch does",
-        "ensemble": "True: rows are divided among the packaged model and those that it is a refinement of",
         "min_trust": "give rows up that are trusted less, from 0 (default: never) to 1",
     }
 
@@ -46,28 +44,17 @@ class NeuralBackend(Backend):
         model: str | Path | None = None,
         teacher: str = "warp",
         reference: bool = False,
-        ensemble: bool = False,
         threads: int | None = None,
         min_trust: float = 0.0,
     ):
         if not 0 <= min_trust <= 1:
             raise ValueError(f"min_trust is {min_trust}; it must be from 0 to 1")
         super().__init__(robot, num_envs, device)
-        if model is not None and (reference or ensemble):
-            chosen = "reference=True" if reference else "ensemble=True"
-            raise ValueError(f"{chosen} chooses packaged models; a model of your own is named by model= alone")
-        if reference and ensemble:
-            raise ValueError("reference=True and ensemble=True exclude each other: no ensemble has published physics")
-        if ensemble:
-            from ..dynamics.ensemble import open_ensemble
-
-            paths = packaged_ensemble(robot, teacher)
-            self.model, tensors = open_ensemble(paths, robot, self.device, threads)
-            self.facts = self.model.facts | {"hash": "-".join(file_hash(path) for path in paths)}
-        else:
-            path = Path(packaged_model(robot, teacher, reference) if model is None else model)
-            self.model, tensors = open_model(path, robot, self.device, threads)
-            self.facts = self.model.facts | {"hash": file_hash(path)}
+        if model is not None and reference:
+            raise ValueError("reference=True chooses a packaged model; one of your own is named by model= alone")
+        path = Path(packaged_model(robot, teacher, reference) if model is None else model)
+        self.model, tensors = open_model(path, robot, self.device, threads)
+        self.facts = self.model.facts | {"hash": file_hash(path)}
         self.substeps = self.model.substeps
         self.history = self.model.new_history(num_envs)
         self.trust = Trust(robot, tensors, self.device)

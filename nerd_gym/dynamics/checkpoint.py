@@ -34,16 +34,6 @@ def load_model(path: str | Path, robot: RobotModel) -> tuple[dict[str, Tensor], 
     return tensors, facts
 
 
-def packaged_ensemble(robot: RobotModel, teacher: str) -> list[Path]:
-    """The packaged model of a robot after those that it is a refinement of."""
-    last = packaged_model(robot, teacher)
-    earlier = sorted((PRETRAINED / "earlier").glob(f"{last.stem}-*.safetensors"))
-    if not earlier:
-        known = sorted({p.stem.rsplit("-", 1)[0] for p in (PRETRAINED / "earlier").glob("*.safetensors")})
-        raise ValueError(f"{last.stem} is packaged without its predecessors; packaged with them: {', '.join(known)}")
-    return [*earlier, last]
-
-
 def has_packaged_model(robot_name: str | None, teacher: str, reference: bool = False) -> bool:
     """Whether a model of a robot comes with the package."""
     return robot_name is not None and _packaged(robot_name, teacher, reference).exists()

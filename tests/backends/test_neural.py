@@ -9,7 +9,7 @@ import torch
 from benchmarks.published_policies import play
 from nerd_gym.backends import make_backend
 from nerd_gym.cli import main
-from nerd_gym.dynamics.checkpoint import PRETRAINED, packaged_ensemble
+from nerd_gym.dynamics.checkpoint import PRETRAINED
 from nerd_gym.dynamics.evaluate import Film, Rollouts, Scenario
 from nerd_gym.dynamics.model import Motion
 from nerd_gym.dynamics.structured import StructuredModel
@@ -213,9 +213,7 @@ def test_what_is_not_there_is_named():
         make_vec("NeRD/Ant-v0", 1, backend="neural", teacher="odd")
     with pytest.raises(ValueError, match="no packaged model of robot 'ant' with teacher 'warp' and reference=True"):
         make_vec("NeRD/Ant-v0", 1, backend="neural", reference=True)
-    with pytest.raises(ValueError, match="reference=True and ensemble=True exclude each other"):
-        make_vec("NeRD/Ant-v0", 1, backend="neural", reference=True, ensemble=True)
-    with pytest.raises(ValueError, match="reference=True chooses packaged models"):
+    with pytest.raises(ValueError, match="reference=True chooses a packaged model"):
         make_vec("NeRD/Ant-v0", 1, backend="neural", reference=True, model="mine.safetensors")
     with pytest.raises(FileNotFoundError, match="no model at nowhere"):
         make_vec("NeRD/Cartpole-v0", 1, backend="neural", model="nowhere")
@@ -264,34 +262,3 @@ def test_the_film_shows_teacher_and_model(tmp_path):
         for frame, *_ in group.run():
             film(group.scenario, frame, group)
     assert (tmp_path / "film.mp4").stat().st_size > 3_000
-
-
-def test_an_ensemble_gives_each_row_what_its_member_gives():
-    """Rows are divided among the packaged model and its predecessors; a single row is the last one's."""
-    model = robot("ant")
-    paths = packaged_ensemble(model, "warp")
-    env = make_vec("NeRD/Ant-v0", 4 * len(paths), backend="neural", ensemble=True)
-    env.reset(seed=0)
-    members = [make_backend("neural", model, env.num_envs, model=path) for path in paths]
-    action = torch.rand(env.action_space.shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
-    for _ in range(30):
-        for member in members:
-            member.reset(torch.ones(env.num_envs, dtype=torch.bool), env.backend.q, env.backend.qd)
-        force = env.task.joint_force(action, None)
-        env.backend.step(force)
-        for k, member in enumerate(members):
-            member.step(force)
-            rows = slice(4 * k, 4 * k + 4)
-            torch.testing.assert_close(env.backend.q[rows], member.q[rows], atol=1e-5, rtol=1e-5)
-        assert env.backend.info()["model_trust"].shape == (env.num_envs,)
-    assert not torch.allclose(members[0].qd, members[-1].qd, atol=1e-2)  # or dividing rows would mean nothing
-    alone = make_vec("NeRD/Ant-v0", 1, backend="neural", ensemble=True)
-    last = make_vec("NeRD/Ant-v0", 1, backend="neural")
-    for single in (alone, last):
-        single.reset(seed=3)
-        single.step(torch.ones(1, 8))
-    assert torch.equal(alone.backend.q, last.backend.q)
-    with pytest.raises(
-        ValueError, match="anymal-warp is packaged without its predecessors; packaged with them: ant-warp"
-    ):
-        make_vec("NeRD/Anymal-v0", 1, backend="neural", ensemble=True)
