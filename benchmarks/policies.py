@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
-from train_policies import ROOT, SHIPPED
+from train_policies import BACKENDS, ROOT, SHIPPED
 
 from nerd_gym.bench import save
 from nerd_gym.drift import backends_of
@@ -44,7 +44,7 @@ def main(args: Args) -> None:
             raise SystemExit(f"{args.out.name} has {before['episodes']} episodes from seed {before['seed']}")
         old = before["groups"]
     for shipped in SHIPPED:
-        for trained in shipped.backends:
+        for trained in BACKENDS:
             policy = f"{shipped.folder}/{shipped.name}"
             if args.only not in policy:
                 groups += [g for g in old if (g["policy"], g["trained in"]) == (policy, trained)]

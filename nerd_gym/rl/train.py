@@ -156,6 +156,7 @@ class _Progress:
 
     def note_model(self, file_hash: str | None) -> None:
         """Which learned model the run is in from here on."""
+        self.models = [model for model in self.models if model["from_step"] < self.steps]
         if file_hash and (not self.models or self.models[-1]["hash"] != file_hash):
             self.models.append({"hash": file_hash, "from_step": self.steps})
 
