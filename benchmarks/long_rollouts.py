@@ -1,4 +1,4 @@
-"""A thousand frames under policies in the learned models of legged robots: do they stay sane? results/long_rollouts.json.
+"""A thousand frames under policies in the learned models of legged robots, as results/long_rollouts.json.
 
 Episodes never end here: a robot that has fallen lies there and goes on. A row that diverges, a point deep in the ground
 or trust that is lost would show.
