@@ -12,10 +12,13 @@ from train_policies import BACKENDS, ROOT, SHIPPED
 
 from nerd_gym.bench import save
 from nerd_gym.drift import backends_of
+from nerd_gym.dynamics.checkpoint import has_packaged_model
 from nerd_gym.policies import Policy
+from nerd_gym.registration import ENVS
 from nerd_gym.rl.evaluate import evaluate, table
 
 RESULT = Path(__file__).parent / "results" / "policies.json"
+SECOND = "neural:teacher=mujoco"
 TOLD = ("return", "length (steps)", "full length", "falls", "std")
 FACTS = ("library", "library_version", "steps", "seed", "wall_seconds", "cpu_seconds", "training_return", "command")
 
@@ -51,7 +54,10 @@ def main(args: Args) -> None:
                 continue
             names = [f"{shipped.name}-{trained}-seed{seed}" for seed in shipped.seeds]
             paths = [args.policies / shipped.folder / f"{name}.safetensors" for name in names]
-            rows = evaluate(paths, backends_of(shipped.env_id), args.episodes, args.seed)
+            backends = backends_of(shipped.env_id)
+            if has_packaged_model(ENVS[shipped.env_id].robot_name, "mujoco"):
+                backends += (SECOND,)
+            rows = evaluate(paths, backends, args.episodes, args.seed)
             print(table(rows))
             seeds = []
             for path in paths:

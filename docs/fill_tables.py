@@ -200,7 +200,7 @@ def shipped() -> str:
     """The shipped policies on every backend, each cell the mean over seeds."""
     rows = []
     for group in load("policies")["groups"]:
-        cells = {b: over_seeds(group, b) for b in ("warp", "neural", "mujoco")}
+        cells = {b: over_seeds(group, b) for b in ("warp", "neural", "mujoco", "neural:teacher=mujoco")}
         gap = "-"
         if cells["neural"]:
             gap = f"{100 * (cells['neural'][0] / cells['warp'][0] - 1):+.2f} %"
@@ -210,9 +210,10 @@ def shipped() -> str:
             for c in cells.values()
             for mean, spread, full in [c or (0, 0, 0)]
         ]
-        row = [name, f"`{group['trained in']}`, {count} seed{'s' * (count > 1)}", *told[:2], gap, told[2]]
+        row = [name, f"`{group['trained in']}`, {count} seed{'s' * (count > 1)}", *told[:2], gap, *told[2:]]
         rows.append([*row, PUBLISHED.get(name, "-")])
-    head = ["policy", "trained in", "on `warp`", "on `neural`", "`neural` over `warp`", "on `mujoco`", "published"]
+    head = ["policy", "trained in", "on `warp`", "on `neural`", "`neural` over `warp`", "on `mujoco`"]
+    head += ["on `neural` of `mujoco`", "published"]
     return markdown(head, rows)
 
 

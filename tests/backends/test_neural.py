@@ -208,7 +208,8 @@ def test_a_model_of_another_robot_is_refused_with_both_hashes(tmp_path):
 
 
 def test_what_is_not_there_is_named():
-    packaged = "ant-warp, anymal-warp, anymal-warp-reference, cartpole-warp, franka-warp, pendulum_contact-warp"
+    legged = "ant-mujoco, ant-warp, anymal-mujoco, anymal-warp, anymal-warp-reference"
+    packaged = f"{legged}, cartpole-warp, franka-warp, pendulum_contact-warp"
     with pytest.raises(ValueError, match=rf"no packaged model of robot 'ant' with teacher 'odd'; packaged: {packaged}"):
         make_vec("NeRD/Ant-v0", 1, backend="neural", teacher="odd")
     with pytest.raises(ValueError, match="no packaged model of robot 'ant' with teacher 'warp' and reference=True"):
@@ -217,6 +218,20 @@ def test_what_is_not_there_is_named():
         make_vec("NeRD/Ant-v0", 1, backend="neural", reference=True, model="mine.safetensors")
     with pytest.raises(FileNotFoundError, match="no model at nowhere"):
         make_vec("NeRD/Cartpole-v0", 1, backend="neural", model="nowhere")
+
+
+@pytest.mark.parametrize("env_id", ["NeRD/Ant-v0", "NeRD/Anymal-v0"])
+def test_each_model_follows_its_own_teacher(env_id):
+    """Twenty frames of random actions: the model of mujoco parts from mujoco less than that of warp does."""
+    truth = make_vec(env_id, 64, backend="mujoco")
+    envs = [truth, *(make_vec(env_id, 64, backend="neural", teacher=teacher) for teacher in ("warp", "mujoco"))]
+    actions = torch.rand(20, *envs[0].action_space.shape, generator=torch.Generator().manual_seed(1)) * 2 - 1
+    for env in envs:
+        env.reset(seed=5)
+        for action in actions:
+            env.backend.step(env.task.joint_force(action, env._state))
+    of_warp, of_mujoco = ((env.backend.q - truth.backend.q)[:, 7:].abs().mean() for env in envs[1:])
+    assert of_mujoco < 0.7 * of_warp
 
 
 def test_train_and_evaluate_from_the_command_line(tmp_path, capsys):
@@ -240,7 +255,7 @@ def test_train_and_evaluate_from_the_command_line(tmp_path, capsys):
         (["train", "franka", "--data", "nowhere.h5"], "no dataset at nowhere.h5"),
         (["evaluate", "franka", "--model", str(out)], "learned from robot 'cartpole'"),
         (["evaluate", "cartpole", "--scenario", "odd"], "no scenario has 'odd'"),
-        (["evaluate", "ant", "--teacher", "mujoco"], "no packaged model of robot 'ant' with teacher 'mujoco'"),
+        (["evaluate", "franka", "--teacher", "mujoco"], "no packaged model of robot 'franka' with teacher 'mujoco'"),
     ):
         assert main([*args, "--out", str(tmp_path / "x")]) == 2
         assert message in capsys.readouterr().err
