@@ -28,6 +28,8 @@ class Args:
     """The model that they begin in."""
     data: tuple[Path, ...]
     """What it was trained on."""
+    also: tuple[Path, ...] = ()
+    """Policies trained elsewhere that the teacher plays at every stop too."""
     stops: tuple[str, ...] = ("2M", "4M", "6M")
     """Env-steps after which the policies wait for a better model."""
     visits: str = "1.5M"
@@ -74,8 +76,8 @@ def main(args: Args) -> None:
             return folder / "policy-so-far.safetensors"
 
         with ThreadPoolExecutor(args.jobs) as pool:
-            files = list(pool.map(learn, policies))
-        print(f"{len(files)} policies at {stop}", flush=True)
+            files = [*pool.map(learn, policies), *args.also]
+        print(f"{len(policies)} policies at {stop}", flush=True)
         out = args.work / f"{args.robot}-{number}.safetensors"
         if not out.exists():
             words = ["train", args.robot, "--data", *map(str, data), "--start", str(model), "--refine"]

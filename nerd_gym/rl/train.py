@@ -101,8 +101,9 @@ def train(plan: Plan, out: Path) -> dict[str, Any]:
         iterations = trainer.iterations(plan.until or plan.run.steps, trainer.batch)
         with progress(total=iterations * trainer.batch, initial=run.steps, unit="step", unit_scale=True) as bar:
             bar.set_description(f"{plan.env_id} in {plan.backend}, {plan.library}")
-            if run.iterations < iterations:
-                trainer.learn(iterations - run.iterations, lambda: run.after(bar))
+            missing = iterations - run.iterations
+            if missing > 0:
+                trainer.learn(missing, lambda: run.after(bar))
     facts = environment_facts(env) | ({"models": run.models} if len(run.models) > 1 else {})
     facts |= {
         "library": plan.library,
@@ -116,7 +117,8 @@ def train(plan: Plan, out: Path) -> dict[str, Any]:
         "training_return": None if math.isnan(run.curve[-1]["return"]) else round(run.curve[-1]["return"], 2),
     }
     if plan.until:
-        run.checkpoint()
+        if missing > 0:  # or it stands where it stood
+            run.checkpoint()
         trainer.policy(facts).save(out / SO_FAR)
     else:
         run.write_curve()

@@ -79,7 +79,10 @@ def test_a_run_that_waits_goes_on_to_the_same_and_may_change_its_model(tmp_path)
     for name, first, models in (("waiting", [], 1), ("refined", ["--option", f"model={other_model(tmp_path)}"], 2)):
         out = tmp_path / name
         assert main([*WORDS, "--steps", str(4 * 32 * 64), "--out", str(out), *first, *until]) == 0
-        assert Policy.load(out / run.SO_FAR).facts["steps"] == 2 * 32 * 64
+        so_far = Policy.load(out / run.SO_FAR)
+        assert so_far.facts["steps"] == 2 * 32 * 64
+        assert main([*WORDS, "--steps", str(4 * 32 * 64), "--out", str(out), *first, *until]) == 0
+        assert same(Policy.load(out / run.SO_FAR), so_far)
         assert not (out / run.FINISHED).exists()
         policy = train(out, "rl-games")
         assert policy.facts["steps"] == 4 * 32 * 64 and not (out / run.SO_FAR).exists()
