@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
-from train_policies import BACKENDS, ROOT, SHIPPED
+from train_policies import BACKENDS, ROOT, SHIPPED, Shipped
 
 from nerd_gym.bench import save
 from nerd_gym.drift import backends_of
@@ -34,14 +34,38 @@ class Args:
     seed: int = 1000
     """Seed of the starts; training has others."""
     only: str = ""
-    """Only policies with this text in their name, e.g. ant/spin; the others stay as the json has them."""
+    """Only policies with this text in their name, e.g. ant/spin-warp; the others stay as the json has them."""
+    backends: tuple[str, ...] = ()
+    """Only these, e.g. neural after a model has changed; figures on others stay as the json has them."""
     out: Path = RESULT
     """Where to write the json."""
 
 
+def seeds_of(shipped: Shipped, trained: str, args: Args, before: dict[int, dict]) -> list[dict]:
+    """Facts and figures of a policy's seeds; `before` are those of the last time."""
+    names = [f"{shipped.name}-{trained}-seed{seed}" for seed in shipped.seeds]
+    paths = [args.policies / shipped.folder / f"{name}.safetensors" for name in names]
+    backends = args.backends or backends_of(shipped.env_id)
+    if not args.backends and has_packaged_model(ENVS[shipped.env_id].robot_name, "mujoco"):
+        backends += (SECOND,)
+    rows = evaluate(paths, backends, args.episodes, args.seed)
+    print(table(rows))
+    seeds = []
+    for seed, path in zip(shipped.seeds, paths, strict=True):
+        facts = Policy.load(path).facts
+        about = {name: facts[name] for name in FACTS}
+        old = before.get(seed, {})
+        kept = old.get("figures", {}) if args.backends else {}
+        if kept and {name: old[name] for name in FACTS} != about:
+            raise SystemExit(f"{path.stem} is another than that of {args.out.name}; evaluate it without --backends")
+        own = {r["backend"]: {k: r[k] for k in TOLD} for r in rows if r["policy"] == path.stem}
+        seeds.append(about | {"figures": kept | own})
+    return seeds
+
+
 def main(args: Args) -> None:
     groups, old = [], []
-    if args.only and args.out.exists():
+    if (args.only or args.backends) and args.out.exists():
         before = json.loads(args.out.read_text())
         if (before["episodes"], before["seed"]) != (args.episodes, args.seed):
             raise SystemExit(f"{args.out.name} has {before['episodes']} episodes from seed {before['seed']}")
@@ -49,23 +73,13 @@ def main(args: Args) -> None:
     for shipped in SHIPPED:
         for trained in BACKENDS:
             policy = f"{shipped.folder}/{shipped.name}"
-            if args.only not in policy:
-                groups += [g for g in old if (g["policy"], g["trained in"]) == (policy, trained)]
+            same = [g for g in old if (g["policy"], g["trained in"]) == (policy, trained)]
+            if args.only not in f"{policy}-{trained}":
+                groups += same
                 continue
-            names = [f"{shipped.name}-{trained}-seed{seed}" for seed in shipped.seeds]
-            paths = [args.policies / shipped.folder / f"{name}.safetensors" for name in names]
-            backends = backends_of(shipped.env_id)
-            if has_packaged_model(ENVS[shipped.env_id].robot_name, "mujoco"):
-                backends += (SECOND,)
-            rows = evaluate(paths, backends, args.episodes, args.seed)
-            print(table(rows))
-            seeds = []
-            for path in paths:
-                facts = Policy.load(path).facts
-                own = {r["backend"]: {k: r[k] for k in TOLD} for r in rows if r["policy"] == path.stem}
-                seeds.append({name: facts[name] for name in FACTS} | {"figures": own})
-            group = {"env": shipped.env_id, "policy": policy, "trained in": trained}
-            groups.append(group | {"options": list(shipped.options), "seeds": seeds})
+            earlier = {seed["seed"]: seed for g in same for seed in g["seeds"]}
+            group = {"env": shipped.env_id, "policy": policy, "trained in": trained, "options": list(shipped.options)}
+            groups.append(group | {"seeds": seeds_of(shipped, trained, args, earlier)})
     what = "first episodes of the shipped policies, deterministic actions, default physics"
     save(args.out, {"what": what, "episodes": args.episodes, "seed": args.seed, "groups": groups})
     print(f"written: {os.path.relpath(args.out)}")

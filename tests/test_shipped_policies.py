@@ -41,7 +41,7 @@ def task(path: Path) -> str:
 def test_every_task_has_a_policy_and_every_learned_one_a_twin():
     learned = [p for p in FILES if "-neural-" in p.stem]
     assert {task(path) for path in FILES} == set(LEAST)
-    assert len(learned) == 15 and all((p.parent / p.name.replace("-neural-", "-warp-")).exists() for p in learned)
+    assert len(learned) == 19 and all((p.parent / p.name.replace("-neural-", "-warp-")).exists() for p in learned)
 
 
 @pytest.mark.parametrize("path", FILES, ids=name)
