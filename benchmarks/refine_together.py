@@ -30,7 +30,7 @@ class Args:
     """What it was trained on."""
     also: tuple[Path, ...] = ()
     """Policies trained elsewhere that the teacher plays at every stop too."""
-    stops: tuple[str, ...] = ("2M", "4M", "6M")
+    stops: tuple[str, ...] = ("2M", "4M", "6M", "7.8M")
     """Env-steps after which the policies wait for a better model."""
     visits: str = "1.5M"
     """Transitions that the teacher plays at a stop."""

@@ -99,19 +99,20 @@ class MlpModel(NetworkModel):
         if not self.falling:
             return inputs.new_ones(())
         groups, scale = self.input_groups(), self.normaliser
-        row = self._shown // self.robot.nj
-        spin = torch.arange(groups["gravity, ground, spin"].stop - 3, groups["gravity, ground, spin"].stop)
-        size = torch.zeros_like(inputs[..., :1])
-        for columns in (torch.nonzero(row == 2)[:, 0], torch.nonzero(row == 3)[:, 0], spin):
-            moved = inputs[..., columns] + (scale.input_mean / scale.input_std)[columns]
-            size = size + BUSY * moved.square().mean(-1, keepdim=True)
-        limits, count = groups["joint limits"], 2 * len(self._limited)
-        for now in (groups["distance"], slice(limits.start, limits.start + count)):
+        joints, others = groups["joints"], groups["gravity, ground, spin"]
+        nj, count = self.robot.nj, 2 * len(self._limited)
+        rates, forces = (slice(joints.stop - k * nj, joints.stop - (k - 1) * nj) for k in (2, 1))
+        size = torch.full_like(inputs[..., :1], STILL)
+        for at in (rates, forces, slice(others.stop - 3, others.stop)):
+            moved = inputs[..., at] + scale.input_mean[at] / scale.input_std[at]
+            size += BUSY * moved.square().mean(-1, keepdim=True)
+        limits = slice(groups["joint limits"].start, groups["joint limits"].start + count)
+        for now in (groups["distance"], limits):
             later = slice(now.stop, 2 * now.stop - now.start)
             near = torch.minimum(*(inputs[..., at] * scale.input_std[at] + scale.input_mean[at] for at in (now, later)))
             if near.shape[-1]:
-                size = size + (1 - near.amin(-1, keepdim=True).clamp_min(0) / TOUCHING).clamp_min(0).square()
-        return (size + STILL).clamp(max=1.0).sqrt()
+                size += (1 - near.amin(-1, keepdim=True).clamp_min(0) / TOUCHING).clamp_min(0).square()
+        return size.clamp(max=1.0).sqrt()
 
     def _weightless(self, motion: Tensor, now: Motion, sign: float) -> Tensor:
         """A change of velocity [N, nv] in the robot's frame with that of free fall added (sign 1) or taken away."""
