@@ -1,4 +1,4 @@
-"""What a legged robot's model gains by data, steps, width, and what it is told: results/legged_study.json.
+"""What a legged robot's model gains by data, steps, width, rate, and what it is told: results/legged_study.json.
 
 Every row is one training that differs from the first in one thing. Errors are of held-back trajectories that no
 training saw: 1 - R2 of the one-frame change of velocity, and rollouts of 10 and 50 frames (mean over them of the sum of
@@ -25,7 +25,7 @@ from nerd_gym.dynamics import symmetry
 from nerd_gym.dynamics.data import Data, windows
 from nerd_gym.dynamics.mlp import MlpModel
 from nerd_gym.dynamics.optimise import Loop, Recipe
-from nerd_gym.dynamics.train import explained, rollout_error
+from nerd_gym.dynamics.train import NETWORK_RECIPES, explained, rollout_error
 from nerd_gym.robots.model import RobotModel
 
 RESULT = Path(__file__).parent / "results" / "legged_study.json"
@@ -40,6 +40,7 @@ class Case:
     transitions: int = 2_000_000
     steps: int = 2000
     width: int = 256
+    lr: float = NETWORK_RECIPES["mlp, free base"]["lr"]
     without: str = ""
 
 
@@ -64,6 +65,7 @@ def cases(steps: int) -> list[Case]:
     rows += [replace(base, transitions=n) for n in (125_000, 500_000)]
     rows += [replace(base, steps=n) for n in (steps // 4, steps // 2, 2 * steps)]
     rows += [replace(base, width=n) for n in (128, 384)]
+    rows += [replace(base, lr=factor * base.lr) for factor in (0.25, 0.5, 2)]
     rows += [replace(base, without=group) for group in ("symmetry", "free fall", *GROUPS)]
     return rows
 
@@ -90,7 +92,7 @@ def run(case: Case, data: Data) -> dict[str, float]:
     model.fit_normaliser(windows(train, 1, 20_000, torch.Generator().manual_seed(0)))
     for group in GROUPS.get(case.without, ()):  # an enormous spread hides an input
         model.normaliser.input_std[model.input_groups()[group]] = 1e9
-    recipe = Recipe(steps=case.steps, batch=2048, precondition=25, validate=1)
+    recipe = Recipe(**NETWORK_RECIPES["mlp, free base"] | {"steps": case.steps, "lr": case.lr, "validate": 1})
     start = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Path(folder) / "study.checkpoint"

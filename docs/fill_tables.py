@@ -126,16 +126,21 @@ def cpu_hours() -> str:
     return markdown([*head, "data and model counted"], rows)
 
 
+STUDIED = {"lr": "learning rate"}
+
+
 def study() -> str:
-    """What data, steps, width and features do for a legged robot's model."""
+    """What data, steps, width, learning rate and features do for a legged robot's model."""
     rows = load("legged_study")["rows"]
     base = rows[0]
     cells = []
     for row in rows:
-        changed = [f"{key} {row[key]:,}" for key in ("transitions", "steps", "width") if row[key] != base[key]]
+        varied = ("transitions", "steps", "width", "lr")
+        changed = [f"{STUDIED.get(key, key)} {row[key]:,}" for key in varied if row[key] != base[key]]
         changed += [f"without {row['without']}"] if row["without"] else []
         unexplained = [f"{row[f'unexplained {group}']:.4f}" for group in ("linear", "angular", "joints")]
-        first = f"{base['transitions']:,} transitions, {base['steps']:,} steps, width {base['width']}"
+        first = f"{base['transitions']:,} transitions, {base['steps']:,} steps, width {base['width']}, "
+        first += f"{STUDIED['lr']} {base['lr']}"
         errors = [f"{row[f'error over {frame}']:.3f}" for frame in (10, 50)]
         cells.append([", ".join(changed) or first, *unexplained, *errors, f"{row['cpu_seconds']:.0f}"])
     return markdown(["training", "linear", "angular", "joints", "over 10", "over 50", "CPU-seconds"], cells)

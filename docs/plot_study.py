@@ -15,13 +15,13 @@ from matplotlib import pyplot
 
 ROOT = Path(__file__).parent.parent
 GROUPS = {"linear": "tab:blue", "angular": "tab:orange", "joints": "tab:green"}
-SCALES = {"transitions": "transitions", "steps": "steps", "width": "width"}
+SCALES = {"transitions": "transitions", "steps": "steps", "width": "width", "lr": "learning rate"}
 
 
 def main() -> None:
     rows = json.loads((ROOT / "benchmarks" / "results" / "legged_study.json").read_text())["rows"]
     base = rows[0]
-    figure, axes = pyplot.subplots(1, 4, figsize=(13, 3.4), gridspec_kw={"width_ratios": [1, 1, 1, 1.6]})
+    figure, axes = pyplot.subplots(1, 5, figsize=(15, 3.4), gridspec_kw={"width_ratios": [1, 1, 1, 1, 1.6]})
     for axis, key in zip(axes, SCALES, strict=False):
         alike = [row for row in rows if all(row[k] == base[k] for k in (*SCALES, "without") if k != key)]
         alike.sort(key=lambda row: row[key])
@@ -36,11 +36,11 @@ def main() -> None:
     names = [row["without"] or "nothing" for row in without]
     for k, (group, colour) in enumerate(GROUPS.items()):
         places = [n + 0.27 * (k - 1) for n in range(len(without))]
-        axes[3].barh(places, [row[f"unexplained {group}"] for row in without], 0.25, color=colour)
-    axes[3].set_yticks(range(len(without)), names, fontsize=8)
-    axes[3].invert_yaxis()
-    axes[3].set_xlabel("left out: unexplained part")
-    axes[3].grid(alpha=0.3, axis="x")
+        axes[-1].barh(places, [row[f"unexplained {group}"] for row in without], 0.25, color=colour)
+    axes[-1].set_yticks(range(len(without)), names, fontsize=8)
+    axes[-1].invert_yaxis()
+    axes[-1].set_xlabel("left out: unexplained part")
+    axes[-1].grid(alpha=0.3, axis="x")
     figure.tight_layout()
     figure.savefig(ROOT / "docs" / "legged-study.png", dpi=110)
 
