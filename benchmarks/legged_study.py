@@ -29,7 +29,14 @@ from nerd_gym.dynamics.train import NETWORK_RECIPES, explained, rollout_error
 from nerd_gym.robots.model import RobotModel
 
 RESULT = Path(__file__).parent / "results" / "legged_study.json"
-CONTACTS = ("distance", "distance a frame later", "distance, close up", "normal speed", "sliding")
+CONTACTS = (
+    "distance",
+    "distance a frame later",
+    "distance, close up",
+    "normal speed",
+    "distance a frame later, close up",
+    "sliding",
+)
 GROUPS = {name: (name,) for name in (*CONTACTS, "joint limits")} | {"all of the contacts": CONTACTS}
 
 
@@ -85,7 +92,7 @@ def no_symmetry(wanted: bool) -> Iterator[None]:
 def run(case: Case, data: Data) -> dict[str, float]:
     """Train a case and judge it."""
     train = {name: value[: -(-case.transitions // data.train["force"].shape[1])] for name, value in data.train.items()}
-    facts = {"network": {"width": case.width, "depth": 3}, "falling": case.without != "free fall"}
+    facts = {"network": {"width": case.width, "depth": 3}, "falling": case.without != "free fall", "soon": True}
     with no_symmetry(case.without == "symmetry"):
         torch.manual_seed(0)
         model = MlpModel(data.robot, {}, facts)

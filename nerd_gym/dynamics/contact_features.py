@@ -16,8 +16,8 @@ from .frames import Frame, RobotFrames
 # A candidate farther away than this is hidden: four radii of its sphere, but at least 0.12 m (the paper's choice).
 SEEN_RADII = 4.0
 SEEN_AT_LEAST = 0.12
-# The two scales of distances, in m or rad, and how many of the larger a point may lie deep.
-FINE, COARSE, DEEPEST = 0.02, 0.2, 10.0
+# The two scales of distances, in m or rad; how many of the larger a point may lie deep, and of the finer a frame later.
+FINE, COARSE, DEEPEST, DEEPEST_SOON = 0.02, 0.2, 10.0, 2.0
 
 
 def masked_features(contacts: Contacts, frame: Frame, radius: Tensor) -> Tensor:
@@ -32,21 +32,23 @@ def masked_features(contacts: Contacts, frame: Frame, radius: Tensor) -> Tensor:
     return torch.cat([torch.where(seen, part, 0.0).flatten(1) for part in parts], 1)
 
 
-def near_features(distance: Tensor, speed: Tensor, dt: float) -> tuple[Tensor, Tensor]:
-    """Features [N, 4, C] of distances [N, C] that change with `speed` [N, C], and how near each is, 0 to 1.
+def near_features(distance: Tensor, speed: Tensor, dt: float, soon: bool) -> tuple[Tensor, Tensor]:
+    """Features [N, 4 or 5, C] of distances [N, C] that change with `speed` [N, C], and how near each is, 0 to 1.
 
-    They are the distance at two scales, the distance expected a frame later, and the speed as far as it matters.
+    They are the distance at two scales, the distance expected a frame later, and the speed as far as it matters; with
+    `soon`, the distance expected a frame later at the finer scale too.
     """
     ahead = torch.add(distance, speed, alpha=dt)
     coarse = (torch.stack([distance, ahead], 1) / COARSE).clamp(-DEEPEST, 1.0)
     near = 1 - coarse.amin(1).clamp_min(0.0)
-    fine = (distance / FINE).clamp(-1.0, 1.0)
-    return torch.cat([coarse, torch.stack([fine, near * speed], 1)], 1), near
+    fine = [(distance / FINE).clamp(-1.0, 1.0), near * speed]
+    fine += [(ahead / FINE).clamp(-DEEPEST_SOON, 1.0)] if soon else []
+    return torch.cat([coarse, torch.stack(fine, 1)], 1), near
 
 
-def invariant_features(points: PointMotion, dt: float) -> Tensor:
-    """[N, 7 C]: distances, normal speeds and sliding velocities of the C distinct candidates."""
-    features, near = near_features(points.distance, points.normal_speed, dt)
+def invariant_features(points: PointMotion, dt: float, soon: bool) -> Tensor:
+    """[N, 7 C or 8 C]: distances, normal speeds and sliding velocities of the C distinct candidates."""
+    features, near = near_features(points.distance, points.normal_speed, dt, soon)
     return torch.cat([features.flatten(1), (near[:, None] * points.slip).flatten(1)], 1)
 
 

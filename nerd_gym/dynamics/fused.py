@@ -11,11 +11,12 @@ from functools import lru_cache
 
 import warp as wp
 
-from .contact_features import COARSE, DEEPEST, FINE
+from .contact_features import COARSE, DEEPEST, DEEPEST_SOON, FINE
 from .fused_tables import Body, Scale, Sizes, Views
 from .network_model import BUSY, INPUT_LIMIT, STILL, TOUCHING
 
-NEAR, TOUCH, DEEP = wp.constant(COARSE), wp.constant(FINE), wp.constant(DEEPEST)
+NEAR, TOUCH = wp.constant(COARSE), wp.constant(FINE)
+DEEP, DEEP_SOON = wp.constant(DEEPEST), wp.constant(DEEPEST_SOON)
 FARTHEST = wp.constant(INPUT_LIMIT)
 BUSY_SHARE, TOUCH_SHARE, STILL_SHARE = wp.constant(BUSY), wp.constant(TOUCHING), wp.constant(STILL)
 
@@ -52,16 +53,20 @@ def put_near(
     distance: float,
     speed: float,
     dt: float,
+    soon: int,
     scale: Scale,
 ) -> float:
-    """Write the four features of one of `count` distances; gives how near it is."""
+    """Write the four features of one of `count` distances, or five with `soon`; gives how near it is."""
+    later = distance + dt * speed
     coarse = wp.clamp(distance / NEAR, -DEEP, 1.0)
-    ahead = wp.clamp((distance + dt * speed) / NEAR, -DEEP, 1.0)
+    ahead = wp.clamp(later / NEAR, -DEEP, 1.0)
     near = 1.0 - wp.max(wp.min(coarse, ahead), 0.0)
     put(inputs, env, at, coarse, scale)
     put(inputs, env, at + count, ahead, scale)
     put(inputs, env, at + 2 * count, wp.clamp(distance / TOUCH, -1.0, 1.0), scale)
     put(inputs, env, at + 3 * count, near * speed, scale)
+    if soon == 1:
+        put(inputs, env, at + 4 * count, wp.clamp(later / TOUCH, -DEEP_SOON, 1.0), scale)
     return near
 
 
@@ -69,7 +74,8 @@ def put_near(
 def see_kernel(sizes: Sizes) -> wp.Kernel:
     """Normalised inputs [N, D], elements [N], what a network's word counts [N] and distances of all candidates [N, C]
     of environments `first`, ..."""
-    frames, frame, nj, free, gravity, ground, candidates, distinct, shown, limited, elements, falling = sizes
+    frames, frame, nj, free, gravity, ground, candidates, distinct, shown, limited, elements, falling, soon = sizes
+    soon = int(soon)
     q_shift, dof_shift = (7, 6) if free else (0, 0)
     view_size, points, per_element = sizes.view, max(distinct, 1), wp.types.vector(elements, wp.float32)
     at_gravity = 4 * nj
@@ -77,7 +83,7 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
     at_spin = at_normal + 3 * ground
     hidden = 4 * nj - shown  # the rest of the view stands so much earlier among the inputs
     at_near = view_size - hidden
-    at_slip = at_near + 4 * distinct
+    at_slip = at_near + (4 + soon) * distinct
     at_limits = at_slip + 3 * distinct
 
     def see(
@@ -237,7 +243,7 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
         if wp.static(ground):
             for k in range(distinct):
                 at = views.candidates[e, k]
-                near = put_near(inputs, env, at_near + k, distinct, distance[at], speed[at], dt, scale)
+                near = put_near(inputs, env, at_near + k, distinct, distance[at], speed[at], dt, soon, scale)
                 touch = wp.max(touch, near)
                 sliding = near * (turn * slip[at])
                 for i in range(3):
@@ -247,9 +253,10 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
             at = views.permutation[e, j]
             position = view[at] * views.joint_sign[e, j]
             rate = view[2 * nj + at] * views.joint_sign[e, 2 * nj + j]
-            lower = put_near(inputs, env, at_limits + k, 2 * limited, position - body.lower[k], rate, dt, scale)
+            gap = position - body.lower[k]
+            lower = put_near(inputs, env, at_limits + k, 2 * limited, gap, rate, dt, soon, scale)
             gap = body.upper[k] - position
-            upper = put_near(inputs, env, at_limits + limited + k, 2 * limited, gap, -rate, dt, scale)
+            upper = put_near(inputs, env, at_limits + limited + k, 2 * limited, gap, -rate, dt, soon, scale)
             limit = wp.max(limit, wp.max(lower, upper))
         if wp.static(falling):
             touch = wp.max(0.0, 1.0 - (1.0 - touch) / TOUCH_SHARE)

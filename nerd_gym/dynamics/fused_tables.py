@@ -31,6 +31,7 @@ class Sizes(NamedTuple):
     limited: int  # L joints with limits
     elements: int  # G of the symmetry group
     falling: bool  # whether outputs are what departs from free fall
+    soon: bool  # whether it sees the distances expected a frame later close up
 
     @property
     def view(self) -> int:
@@ -40,7 +41,8 @@ class Sizes(NamedTuple):
     @property
     def inputs(self) -> int:
         """D of the network."""
-        return self.view - 4 * self.joints + self.shown + 7 * self.distinct + 8 * self.limited
+        near = 4 + self.soon  # features of a distance
+        return self.view - 4 * self.joints + self.shown + (near + 3) * self.distinct + 2 * near * self.limited
 
 
 @wp.struct
@@ -125,6 +127,7 @@ def sizes_of(model: NetworkModel, shown: Shown) -> Sizes:
         limited=len(shown.limited),
         elements=shown.canonical.size,
         falling=model.falling,
+        soon=model.soon,
     )
 
 

@@ -51,6 +51,7 @@ class MlpModel(NetworkModel):
         self._dt = robot.frame_dt
         self._gravity = bool(np.any(m.opt.gravity))
         self.falling = bool(self.facts.get("falling", False))  # models of before are of the whole change
+        self.soon = bool(self.facts.get("soon", False))  # models of before do not see it
         self._fall = self._dt * float(np.linalg.norm(m.opt.gravity)) if self.falling else 0.0
         self._points = ContactMotion(robot, self.kinematics, frames, self.device)
         unlimited = frames.unlimited.cpu().numpy()
@@ -142,11 +143,11 @@ class MlpModel(NetworkModel):
         parts = [view.joints.flatten(1)[:, self._shown], view.vectors.flatten(1), view.spin.flatten(1)]
         if self.robot.ground is not None:
             points = PointMotion(view.distance, view.normal_speed, view.slip)
-            parts.append(invariant_features(points, self._dt))
+            parts.append(invariant_features(points, self._dt, self.soon))
         if len(self._limited):
             q, rate = (view.joints[:, row, self._limited] for row in (0, 2))
             distance = torch.cat([q - self._limits[0], self._limits[1] - q], 1)
-            parts.append(near_features(distance, torch.cat([rate, -rate], 1), self._dt)[0].flatten(1))
+            parts.append(near_features(distance, torch.cat([rate, -rate], 1), self._dt, self.soon)[0].flatten(1))
         return torch.cat(parts, 1)
 
     def input_groups(self) -> dict[str, slice]:
@@ -161,8 +162,9 @@ class MlpModel(NetworkModel):
             "distance a frame later": points,
             "distance, close up": points,
             "normal speed": points,
+            "distance a frame later, close up": points if self.soon else 0,
             "sliding": 3 * points,
-            "joint limits": 8 * len(self._limited),
+            "joint limits": 2 * (4 + self.soon) * len(self._limited),
         }
         ends = list(accumulate(sizes.values(), initial=0))
         return {name: slice(a, b) for name, (a, b) in zip(sizes, pairwise(ends), strict=True)}

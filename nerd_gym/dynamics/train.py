@@ -128,10 +128,11 @@ def train_network(
         network, recipe = old["network"], settings.recipe(**defaults | REFINEMENT)
         facts = facts | {
             "falling": old.get("falling", False),
+            "soon": old.get("soon", False),
             "start": {"hash": file_hash(settings.start), "command": old["command"]},
         }
     elif kind == "mlp":
-        facts = facts | {"falling": cls.may_fall(robot)}
+        facts = facts | {"falling": cls.may_fall(robot), "soon": True}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model = cls(robot, tensors, facts | {"network": network}, settings.device)
@@ -157,7 +158,7 @@ def train_network(
     loop = Loop(model.module, sample, model.loss, validate, recipe, checkpoint, facts | {"network": network}, kind)
     curve = loop.run()
     learned = {"network": network, "recipe": loop.facts["recipe"], "curve": curve, "r2": explained(model, data.held)}
-    learned |= {key: facts[key] for key in ("start", "falling") if key in facts}
+    learned |= {key: facts[key] for key in ("start", "falling", "soon") if key in facts}
     return model.tensors(), learned
 
 
