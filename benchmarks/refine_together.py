@@ -34,9 +34,9 @@ class Args:
     """Env-steps after which the policies wait for a better model."""
     visits: str = "1.5M"
     """Transitions that the teacher plays at a stop."""
-    steps: int = 5000
+    steps: int = 6000
     """Steps of the model's optimiser at a stop."""
-    lr: float = 1.5e-3
+    lr: float = 5e-3
     """Its largest learning rate."""
     only: str = ""
     """Only policies whose name contains this text."""

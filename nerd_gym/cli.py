@@ -261,6 +261,8 @@ class Train:
     """A network to go on from; by default, with --refine, the packaged one."""
     visits: str = "500k"
     """With --refine: how many transitions to record."""
+    newest: float = 0.5
+    """With --refine: the part of every batch that is drawn from what was recorded last."""
     steps: int | None = None
     """Steps of the optimiser; by default the model's own."""
     batch: int | None = None
@@ -306,6 +308,7 @@ class Train:
             network=network,
             device=self.device,
             start=self.start,
+            newest=self.newest if self.refine else 0.0,
             **{name: getattr(self, name) for name in chosen},
         )
         default = Settings(kind=kind)
@@ -316,6 +319,7 @@ class Train:
         words += [f"--start {self.start.name}"] if self.start else []
         if self.refine:
             words += [f"--refine {' '.join(path.name for path in self.refine)} --visits {self.visits}"]
+            words += [f"--newest {self.newest}"]
             start = self.start or packaged_model(robot, "warp")
             out = self.out or Path("out/models") / f"{start.stem}-refined.safetensors"
             facts = refine(self.refine, start, data, robot, out, settings, count(self.visits), " ".join(words))

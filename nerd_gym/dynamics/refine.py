@@ -19,8 +19,6 @@ from .data import read_facts
 from .dataset import Plan, generate
 from .train import Settings, train
 
-NEWEST = 0.5  # of every batch, from what was recorded last
-
 
 def refine(
     policies: Sequence[Path],
@@ -55,4 +53,4 @@ def refine(
         model=start,
     )
     generate(plan, new)
-    return train([*data, new], robot, out, replace(settings, kind=facts["kind"], start=start, newest=NEWEST), command)
+    return train([*data, new], robot, out, replace(settings, kind=facts["kind"], start=start), command)

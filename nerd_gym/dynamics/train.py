@@ -51,6 +51,10 @@ class Settings:
     start: Path | None = None  # a network to go on from, of the same kind and sizes
     newest: float = 0.0  # the part of every batch that is drawn from the last of several datasets alone
 
+    def __post_init__(self):
+        if not 0 <= self.newest <= 1:
+            raise ValueError(f"newest is {self.newest}; it must be from 0 to 1")
+
     def recipe(self, **defaults: Any) -> Recipe:
         """The recipe of a kind with the user's changes."""
         given = {name: getattr(self, name) for name in ("steps", "batch", "optimiser", "lr", "polish", "seed")}

@@ -76,6 +76,8 @@ def test_a_model_is_refined_where_a_policy_goes(tmp_path, capsys):
     words = [*plain, "--refine", str(policy), "--start", str(first), "--visits", "5k"]
     assert main([*words, "--out", str(first)]) == 2
     assert "is the model to start from" in capsys.readouterr().err
+    assert main([*words, "--newest", "1.5", "--out", str(out)]) == 2 and not out.exists()
+    assert "newest is 1.5; it must be from 0 to 1" in capsys.readouterr().err
     assert main([*words, "--out", str(out)]) == 0
     (old, was), (new, facts) = (load_model(path, robot("ant")) for path in (first, out))
     assert facts["network"] == was["network"] and facts["start"] == {
