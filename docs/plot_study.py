@@ -18,31 +18,48 @@ GROUPS = {"linear": "tab:blue", "angular": "tab:orange", "joints": "tab:green"}
 SCALES = {"transitions": "transitions", "steps": "steps", "width": "width", "lr": "learning rate"}
 
 
+def short(value: float) -> str:
+    """125000 -> 125k."""
+    for size, letter in ((1_000_000, "M"), (1000, "k")):
+        if value >= size and value % (size / 10) == 0:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
+
+
 def main() -> None:
     rows = json.loads((ROOT / "benchmarks" / "results" / "legged_study.json").read_text())["rows"]
     base = rows[0]
-    figure, axes = pyplot.subplots(1, 5, figsize=(15, 3.4), gridspec_kw={"width_ratios": [1, 1, 1, 1, 1.6]})
-    for axis, key in zip(axes, SCALES, strict=False):
+    figure = pyplot.figure(figsize=(13, 6.4), layout="constrained")
+    top, bottom = figure.subfigures(2, 1)
+    axes = top.subplots(1, len(SCALES), sharey=True)
+    for axis, (key, title) in zip(axes, SCALES.items(), strict=True):
         alike = [row for row in rows if all(row[k] == base[k] for k in (*SCALES, "without") if k != key)]
         alike.sort(key=lambda row: row[key])
+        places = [row[key] for row in alike]
         for group, colour in GROUPS.items():
-            values = [row[f"unexplained {group}"] for row in alike]
-            axis.loglog([row[key] for row in alike], values, "o-", color=colour, label=group)
-        axis.set_xlabel(SCALES[key])
-        axis.grid(alpha=0.3, which="both")
-    axes[0].set_ylabel("unexplained part of the change of velocity")
+            axis.loglog(places, [row[f"unexplained {group}"] for row in alike], "o-", color=colour, label=group)
+        axis.set_xticks(places, [short(place) for place in places])
+        axis.minorticks_off()
+        axis.set_xlabel(title)
+        axis.grid(alpha=0.3)
+    axes[0].set_yticks([0.025, 0.05, 0.1], ["0.025", "0.05", "0.1"])
+    axes[0].set_ylabel("unexplained part")
     axes[0].legend(fontsize=8)
     without = [base, *(row for row in rows if row["without"])]
     names = [row["without"] or "nothing" for row in without]
+    axis = bottom.subplots()
     for k, (group, colour) in enumerate(GROUPS.items()):
         places = [n + 0.27 * (k - 1) for n in range(len(without))]
-        axes[-1].barh(places, [row[f"unexplained {group}"] for row in without], 0.25, color=colour)
-    axes[-1].set_yticks(range(len(without)), names, fontsize=8)
-    axes[-1].invert_yaxis()
-    axes[-1].set_xlabel("left out: unexplained part")
-    axes[-1].grid(alpha=0.3, axis="x")
-    figure.tight_layout()
-    figure.savefig(ROOT / "docs" / "legged-study.png", dpi=110)
+        axis.barh(places, [row[f"unexplained {group}"] for row in without], 0.25, color=colour)
+    axis.set_yticks(range(len(without)), names, fontsize=9)
+    axis.invert_yaxis()
+    axis.set_xscale("log")
+    axis.set_xticks([0.025, 0.05, 0.1, 0.2], ["0.025", "0.05", "0.1", "0.2"])
+    axis.minorticks_off()
+    axis.set_xlim(left=0.02)
+    axis.set_xlabel("unexplained part of the change of velocity, with this left out")
+    axis.grid(alpha=0.3, axis="x")
+    figure.savefig(ROOT / "docs" / "legged-study.png", dpi=100)
 
 
 if __name__ == "__main__":
