@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -81,8 +82,7 @@ def recorded() -> str:
 def learned() -> str:
     """Errors of learned models: from the evaluation beside each packaged model."""
     rows = []
-    for path in sorted(PRETRAINED.glob("*.json")):
-        facts = json.loads(path.read_text())
+    for _, facts in evaluations():
         results = facts["results"]
         if "position" in next(iter(next(iter(results.values())).values())):
             continue  # of a free base, in a table of its own
@@ -96,11 +96,32 @@ def learned() -> str:
     return markdown(head, rows)
 
 
+def evaluations() -> Iterator[tuple[str, dict]]:
+    """Teacher and facts of the evaluation beside every packaged model."""
+    for path in sorted(PRETRAINED.glob("*.json")):
+        facts = json.loads(path.read_text())
+        yield facts["teacher"] + ", `reference=True`" * (facts["physics"] == "reference"), facts
+
+
+def legged_models() -> str:
+    """What is known of the models of legged robots before any rollout, and rollouts that came apart."""
+    rows = []
+    for teacher, facts in evaluations():
+        about = facts["models"].get("neural", {})
+        if "r2" not in about:
+            continue
+        r2 = [f"{about['r2'][group]:.4f}" for group in ("linear", "angular", "joints")]
+        diverged = sum(students["neural"]["diverged"] for students in facts["results"].values())
+        network = f"{about['network']['depth']} x {about['network']['width']}"
+        of = facts["rollouts"] * len(facts["results"])
+        rows.append([facts["robot"], teacher, network, *r2, f"{diverged} of {of:,}"])
+    return markdown(["robot", "teacher", "network", "linear", "angular", "joints", "diverged rollouts"], rows)
+
+
 def legged() -> str:
     """Errors of the models of legged robots, from the evaluation beside each: mean / median."""
     rows = []
-    for path in sorted(PRETRAINED.glob("*.json")):
-        facts = json.loads(path.read_text())
+    for teacher, facts in evaluations():
         for scenario, students in facts["results"].items():
             for measure, unit in facts["units"].items():
                 for name, result in students.items():
@@ -109,7 +130,6 @@ def legged() -> str:
                     e = result[measure]
                     cells = [f"{e['mean over 100']:.2g}"]
                     cells += [f"{e[at]['mean']:.2g} / {e[at]['median']:.2g}" for at in ("10", "50", "100")]
-                    teacher = facts["teacher"] + ", `reference=True`" * (facts["physics"] == "reference")
                     rows.append([facts["robot"], teacher, scenario, f"{measure} ({unit})", name, *cells])
     head = ["robot", "teacher", "rollouts", "error", "model or yardstick", "mean over 100", "at 10", "at 50", "at 100"]
     return markdown(head, rows)
@@ -265,6 +285,7 @@ TABLES = {
     "shipped": shipped,
     "twins": twins,
     "legged": legged,
+    "legged_models": legged_models,
     "cpu_hours": cpu_hours,
     "study": study,
     "adapters": adapters,

@@ -26,6 +26,7 @@ from .network_model import BUSY, STILL, TOUCHING, NetworkModel
 from .symmetry import Canonical, View
 
 RESIDUAL_WEIGHT = 0.3  # of the position's residual beside the change of velocity
+BASE_WEIGHT = 2.0  # of a free base's linear velocity, which is the hardest to learn and what most rewards are about
 GENTLE = 0.03  # mean square of a change of velocity, over that of all data, below which no frame counts more
 RELATIVE = 0.5  # 0: all errors count alike; 1: each counts as a part of its frame's change
 
@@ -83,6 +84,8 @@ class MlpModel(NetworkModel):
     def _output_weight(self) -> Tensor:
         weight = torch.ones(2 * self.robot.nv)
         weight[: self.robot.nv] = RESIDUAL_WEIGHT
+        if self.robot.free_base:
+            weight[self.robot.nv : self.robot.nv + 3] = BASE_WEIGHT
         return weight
 
     def _scale(self, targets: Tensor) -> Tensor:
