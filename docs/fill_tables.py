@@ -135,6 +135,27 @@ def legged() -> str:
     return markdown(head, rows)
 
 
+def legged_speed() -> str:
+    """Speed of the models of legged robots: over their peers, and by batch size."""
+    rows, sizes = [], []
+    for row in load("neural_speed")["rows"]:
+        if "by_batch_size" in row:
+            sizes = list(row["by_batch_size"])
+            over = [f"{row['over'][peer]:.2f}" for peer in ("warp", "mujoco", "transformer")]
+            rows.append([row["env"], *over, *(f"{rate:,}" for rate in row["by_batch_size"].values())])
+    head = ["environment", "over `warp`", "over `mujoco`", "over the paper's transformer"]
+    return markdown([*head, *(f"N = {size}" for size in sizes)], rows)
+
+
+def long_rollouts() -> str:
+    """A thousand frames of the shipped policies in the learned models."""
+    rows = []
+    for row in load("long_rollouts")["rows"]:
+        places = [f"{row[name]:.3f}" for name in ("deepest point (m)", "lowest base (m)")]
+        rows.append([row["policy"], f"{row['diverged']}", *places, f"{100 * row['trust above 0.5']:.1f} %"])
+    return markdown(["policy", "diverged", "deepest point (m)", "lowest base (m)", "frames with trust above 0.5"], rows)
+
+
 def cpu_hours() -> str:
     """What a policy costs in the learned model and in its teacher."""
     rows = []
@@ -286,6 +307,8 @@ TABLES = {
     "twins": twins,
     "legged": legged,
     "legged_models": legged_models,
+    "legged_speed": legged_speed,
+    "long_rollouts": long_rollouts,
     "cpu_hours": cpu_hours,
     "study": study,
     "adapters": adapters,
