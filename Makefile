@@ -37,8 +37,10 @@ figures: setup
 	$(BIN)/python benchmarks/neural_speed.py
 	$(BIN)/python benchmarks/adapter_overhead.py
 	$(BIN)/python benchmarks/policies.py
+	$(BIN)/python benchmarks/long_rollouts.py
 	$(BIN)/python docs/make_pictures.py
 	$(BIN)/python docs/plot_curves.py
+	$(BIN)/python docs/plot_study.py
 	$(BIN)/python docs/fill_tables.py
 
 clean:

@@ -1,11 +1,14 @@
 """Make the pictures of README and docs: robots.png, and drift.png with its figures in benchmarks/results.
 
 python docs/make_pictures.py
+python docs/make_pictures.py --films    the films of legged robots, overlay-*.gif: some minutes
 """
 
 from __future__ import annotations
 
 import json
+import sys
+import tempfile
 from pathlib import Path
 
 import gymnasium
@@ -13,6 +16,7 @@ import numpy as np
 from PIL import Image
 
 import nerd_gym  # noqa: F401  registers the ids
+from nerd_gym.compare import compare
 from nerd_gym.drift import ANALYTICAL, MEASURES, Drift, backends_of, measure_drift
 from nerd_gym.files import whole
 from nerd_gym.progress import progress
@@ -22,6 +26,8 @@ from nerd_gym.video import label
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "benchmarks" / "results"
 FRAMES = (10, 50, 100)
+FILMS = {"ant": ("NeRD/Ant-v0", "run-neural-seed0"), "anymal": ("NeRD/Anymal-v0", "forward-neural-seed0")}
+SHOWN, COLOURS = 45, 48  # pictures of a film, and colours of each
 
 
 def robots() -> None:
@@ -87,6 +93,32 @@ def plot(drifts: list[Drift], path: Path) -> None:
     pyplot.close(figure)
 
 
+def films() -> None:
+    """Policies that learned in a legged robot's model, in the simulator and in the model."""
+    for robot, (env_id, policy) in FILMS.items():
+        path = HERE.parent / "policies" / robot / f"{policy}.safetensors"
+        with tempfile.TemporaryDirectory() as folder:
+            compare(env_id, path, ("warp", "neural"), episodes=8).save(folder, video=False, gif=True)
+            shorten(Path(folder) / "compare.gif", HERE / f"overlay-{robot}.gif")
+
+
+def shorten(film: Path, out: Path) -> None:
+    """The beginning of a gif in fewer colours and three quarters of its size."""
+    with Image.open(film) as source:
+        size, pause = tuple(3 * n // 4 for n in source.size), source.info["duration"]
+        pictures = []
+        for k in range(min(SHOWN, source.n_frames)):
+            source.seek(k)
+            pictures.append(
+                source.convert("RGB").resize(size, Image.LANCZOS).quantize(COLOURS, dither=Image.Dither.NONE)
+            )
+    with whole(out) as part:
+        pictures[0].save(part, "GIF", save_all=True, append_images=pictures[1:], duration=pause, loop=0, optimize=True)
+
+
 if __name__ == "__main__":
-    robots()
-    drift(RESULTS / "drift.json", HERE / "drift.png")
+    if "--films" in sys.argv:
+        films()
+    else:
+        robots()
+        drift(RESULTS / "drift.json", HERE / "drift.png")
