@@ -34,7 +34,8 @@ class SolverNeRD(SolverBase):
     """Moves the robots of a scene by the model that backend `neural` uses.
 
     path: the model's file; None stands for the packaged model of this robot and teacher. After a step
-    ``model_trust`` [worlds] tells from 0 to 1 how far it may be believed, and ``facts`` where the model comes from.
+    ``model_trust`` [worlds] tells from 0 to 1 how far it may be believed, ``healthy`` [worlds] which robots stayed in
+    the model's stated range (the others stand where they were), and ``facts`` where the model comes from.
     """
 
     def __init__(self, model: newton.Model, robot: RobotModel, path: str | Path | None = None, teacher: str = "warp"):
@@ -52,7 +53,9 @@ class SolverNeRD(SolverBase):
         self.facts = self.dynamics.facts
         self.history = self.dynamics.new_history(self.worlds)
         self._trust = Trust(robot, tensors, self._device)
+        self._limits = self._trust.healthy_range()
         self.model_trust = torch.ones(self.worlds, device=self._device)
+        self.healthy = torch.ones(self.worlds, dtype=torch.bool, device=self._device)
 
     def step(
         self,
@@ -81,7 +84,7 @@ class SolverNeRD(SolverBase):
             found = self._find_contacts(state.q, *self.ground)
             after = self.dynamics.predict(state, force, found, self.history)
             self.model_trust = self._trust(*state, force, found, self.dynamics.last_seen())
-            self._set(state_out, after)
+            self._set(state_out, self._held(state, after))
         newton.eval_fk(self.model, state_out.joint_q, state_out.joint_qd, state_out)
 
     def reset(
@@ -113,6 +116,14 @@ class SolverNeRD(SolverBase):
     def _rows(self, array: wp.array) -> Tensor:
         """A row per world, in Newton's own memory."""
         return wp.to_torch(array, requires_grad=False).view(self.worlds, -1)
+
+    def _held(self, before: Motion, after: Motion) -> Motion:
+        """`after`, but for worlds that would leave the model's healthy range: they stay, as in the backend."""
+        within = [(x.abs() <= limit).all(-1) for x, limit in zip(after, self._limits, strict=True)]
+        self.healthy = within[0] & within[1]
+        if self.history is not None:
+            self.history.forget(~self.healthy)
+        return Motion(*(torch.where(self.healthy[:, None], new, old) for new, old in zip(after, before, strict=True)))
 
     def _get(self, state: newton.State) -> Motion:
         q, qd = from_newton(self.robot, self._rows(state.joint_q), self._rows(state.joint_qd))
