@@ -92,7 +92,9 @@ def no_symmetry(wanted: bool) -> Iterator[None]:
 def run(case: Case, data: Data) -> dict[str, float]:
     """Train a case and judge it."""
     train = {name: value[: -(-case.transitions // data.train["force"].shape[1])] for name, value in data.train.items()}
-    facts = {"network": {"width": case.width, "depth": 3}, "falling": case.without != "free fall", "soon": True}
+    facts = MlpModel.new_facts(data.robot) | {"network": {"width": case.width, "depth": 3}}
+    if case.without == "free fall":
+        facts["falling"] = False
     with no_symmetry(case.without == "symmetry"):
         torch.manual_seed(0)
         model = MlpModel(data.robot, {}, facts)

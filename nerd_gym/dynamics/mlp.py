@@ -98,6 +98,11 @@ class MlpModel(NetworkModel):
         """Whether a robot that nothing touches and nobody moves falls without bending."""
         return robot.free_base and not np.any(robot.mj_model.jnt_stiffness)
 
+    @classmethod
+    def new_facts(cls, robot: RobotModel) -> dict[str, bool]:
+        """What a new network of a robot learns and sees; one that is trained further stays as it was made."""
+        return {"falling": cls.may_fall(robot), "soon": True}
+
     def quiet(self, inputs: Tensor) -> Tensor:
         """[..., 1] of normalised inputs: 1 when something happens, near 0 in a quiet flight."""
         if not self.falling:

@@ -136,7 +136,7 @@ def train_network(
             "start": {"hash": file_hash(settings.start), "command": old["command"]},
         }
     elif kind == "mlp":
-        facts = facts | {"falling": cls.may_fall(robot), "soon": True}
+        facts = facts | cls.new_facts(robot)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model = cls(robot, tensors, facts | {"network": network}, settings.device)

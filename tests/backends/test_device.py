@@ -48,7 +48,7 @@ def test_step_of_a_network_never_waits_for_the_host(env_id, name, monkeypatch, t
 
 def fresh_facts(model) -> dict:
     facts = {"kind": "mlp", "robot": model.name, "robot_hash": model.hash, "frame_dt": model.frame_dt}
-    return facts | {"teacher": "warp", "network": {"width": 16, "depth": 2}}
+    return facts | {"teacher": "warp", "network": {"width": 16, "depth": 2}} | MlpModel.new_facts(model)
 
 
 def fresh_tensors(model) -> dict[str, torch.Tensor]:
@@ -110,7 +110,7 @@ def test_with_and_without_host_checks_the_numbers_are_the_same(env_id, options):
 def test_kernels_compile_to_ptx(name, tmp_path):
     model = robot(name)
     links = model.nj + int(model.free_base)
-    fused = MlpModel(model, {}, {"network": {"width": 8, "depth": 1}}).fused.sizes
+    fused = MlpModel(model, {}, fresh_facts(model)).fused.sizes
     kernels = [frame_kernel(links, model.nv, len(model.candidates.radius), model.free_base)]
     for kernel in (*kernels, see_kernel(fused), stand_kernel(fused), advance_kernel(fused)):
         folder = tmp_path / kernel.key

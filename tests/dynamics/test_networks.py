@@ -89,7 +89,7 @@ def fitted(cls, name: str, model: RobotModel | None = None):
     """A model with a fitted normaliser and random weights large enough to matter."""
     torch.manual_seed(0)
     model = model or robot(name)
-    facts = {"falling": MlpModel.may_fall(model), "soon": True} if cls is MlpModel else {}
+    facts = MlpModel.new_facts(model) if cls is MlpModel else {}
     made = cls(model, {}, facts | {"network": SMALL[cls.kind]})
     made.fit_normaliser(windows(name, cls.frames, 256))
     with torch.no_grad():

@@ -92,8 +92,8 @@ def compare(
 
     held: whether robots leave the healthy range, where both hold them.
     """
-    always = everyone(model.world_count)
     n = model.world_count
+    always = everyone(n)
     q, qd = random_state(it, n, speed=2.0)
     backend.reset(everyone(n), q, qd, solver.ground)
     now, after, control = put(model, it, q, qd), model.state(), model.control()
