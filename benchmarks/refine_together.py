@@ -38,6 +38,8 @@ class Args:
     """Steps of the model's optimiser at a stop."""
     lr: float = 5e-3
     """Its largest learning rate."""
+    newest: float = 0.2
+    """The part of every batch that is drawn from what was played at this stop alone."""
     only: str = ""
     """Only policies whose name contains this text."""
     jobs: int = 2
@@ -82,6 +84,7 @@ def main(args: Args) -> None:
         if not out.exists():
             words = ["train", args.robot, "--data", *map(str, data), "--start", str(model), "--refine"]
             words += [*map(str, files), "--visits", args.visits, "--steps", str(args.steps), "--lr", str(args.lr)]
+            words += ["--newest", str(args.newest)]
             run([*words, "--out", str(out)], out.with_suffix(".txt"))
         data += sorted(args.work.glob(f"{args.robot}-{number}-*.h5"))
         model = out

@@ -208,6 +208,9 @@ class Generate:
     0.75, or 1 if joints have no limits; 0 for others."""
     policies: tuple[Path, ...] = ()
     """Policies (.safetensors) that drive the robots there, with more or less noise."""
+    starts: tuple[str, ...] = ("start", "later", "displaced", "passive")
+    """Of these data: where the task starts, some time later, turned and thrown; passive: at the start, and nobody
+    acts."""
     seed: int = 0
     """One seed, one file."""
     out: Path | None = None
@@ -232,6 +235,7 @@ class Generate:
             options,
             share,
             self.policies,
+            starts=self.starts,
         )
         out = self.out or Path("out/data") / f"{robot.name}-{self.backend}.h5"
         counts = generate(plan, out)

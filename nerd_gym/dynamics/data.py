@@ -87,7 +87,8 @@ def _command(robot: RobotModel, facts: dict[str, Any]) -> str:
     words += f"--frames {f['frames']} --preset {f['preset']} --seed {f['seed']} --task-share {f.get('task_share', 0.0)}"
     policies = "".join(f" {name}" for name, _ in json.loads(f.get("policies", "[]")))
     options = "".join(f" {key}={value}" for key, value in json.loads(f["backend_options"]).items())
-    return words + (policies and f" --policies{policies}") + (options and f" --option{options}")
+    starts = f" --starts {f['starts']}" if "starts" in f else ""
+    return words + starts + (policies and f" --policies{policies}") + (options and f" --option{options}")
 
 
 def windows(arrays: dict[str, Tensor], frames: int, size: int, generator: torch.Generator) -> dict[str, Tensor]:

@@ -28,7 +28,7 @@ from ..files import file_hash, whole
 from ..progress import progress
 from ..robots.model import RobotModel
 from .sampling import Sampler, ranges_for
-from .visits import WILD, Visits, all_limited, check_visits
+from .visits import STARTS, WILD, Visits, all_limited, check_visits
 
 FORMAT = 1
 FIELDS = ("q", "qd", "force", "ground_point", "ground_normal")
@@ -49,6 +49,7 @@ class Plan:
     task_share: float = 0.0  # the part of the blocks that starts where the robot's task starts (visits.py)
     policies: tuple[Path, ...] = ()  # that drive the robots there
     model: Path | None = None  # to be refined: half of the visits begin where it takes the robots
+    starts: tuple[str, ...] = STARTS  # kinds of those in the task's blocks, in turn
 
     @property
     def blocks(self) -> int:
@@ -57,7 +58,7 @@ class Plan:
 
     def facts(self) -> dict[str, Any]:
         """Attributes of the file."""
-        return {
+        facts = {
             "format": FORMAT,
             "robot": self.robot.name,
             "robot_hash": self.robot.hash,
@@ -71,7 +72,12 @@ class Plan:
             "policies": json.dumps([[path.name, file_hash(path)] for path in self.policies]),
             "frames": self.frames,
             "blocks": self.blocks,
-        } | ({"model": file_hash(self.model)} if self.model else {})
+        }
+        if self.model:
+            facts["model"] = file_hash(self.model)
+        if self.starts != STARTS:
+            facts["starts"] = " ".join(self.starts)
+        return facts
 
 
 def generate(plan: Plan, path: Path) -> dict[str, int]:
@@ -82,6 +88,9 @@ def generate(plan: Plan, path: Path) -> dict[str, int]:
         raise ValueError(f"the share of the task is {plan.task_share}; it must be from 0 to 1")
     if plan.policies and not plan.task_share:
         raise ValueError("policies drive robots from the starts of their task, whose share is 0; give it one")
+    odd = [start for start in plan.starts if start not in STARTS]
+    if odd or not plan.starts:
+        raise ValueError(f"unknown start {odd[0] if odd else ''!r}; valid: {', '.join(STARTS)}")
     if plan.task_share:
         check_visits(plan.robot, plan.policies)
     facts = plan.facts()
@@ -100,7 +109,7 @@ def generate(plan: Plan, path: Path) -> dict[str, int]:
         backend = make_backend(plan.backend, plan.robot, BLOCK, **dict(plan.options))
         visits = None
         if plan.task_share:
-            visits = Visits(plan.robot, plan.backend, BLOCK, plan.policies, dict(plan.options), plan.model)
+            visits = Visits(plan.robot, plan.backend, BLOCK, plan.policies, dict(plan.options), plan.model, plan.starts)
         with progress(total=plan.blocks, initial=plan.blocks - len(missing), unit="block", desc=path.name) as bar:
             for block in missing:
                 _write(names[block], *_block(plan, backend, block, visits), facts)

@@ -89,12 +89,13 @@ class Visits:
         policies: Sequence[Path],
         options: dict[str, Any],
         model: Path | None = None,
+        starts: Sequence[str] = STARTS,
     ):
         env_id = task_of(robot)
         self._make = lambda task: endless_env(env_id, num_envs, backend, **task, **options)
         self._model = model
         self._make_modelled = lambda task: endless_env(env_id, num_envs, "neural", **task, model=model)
-        self._policies = tuple(policies)
+        self._policies, self._starts = tuple(policies), REFINING if model else tuple(starts)
         self._made: dict[tuple[int, bool], tuple[NerdVectorEnv, Any]] = {}
         self.num_envs = num_envs
 
@@ -115,7 +116,7 @@ class Visits:
 
     def start(self, visit: int, block: int, seed: int) -> Drive:
         """Put the robots of a block, the so-manieth visit, where its trajectories begin."""
-        start, which = turns(visit, len(self._policies), REFINING if self._model else STARTS)
+        start, which = turns(visit, len(self._policies), self._starts)
         drive, env_seed = self._drive(which, block, seed), ((seed << 20) + block) * self.num_envs % 2**31
         drive.env.reset(seed=env_seed)
         if start == "later":

@@ -67,6 +67,16 @@ def test_visits_of_a_policy_are_the_teachers_and_of_all_kinds(tmp_path):
     assert (speed.abs() < 0.2).any() and (speed > 2).any()  # at the start, and running after a while
 
 
+def test_starts_can_be_chosen(tmp_path):
+    """Passive ones alone: every row falls from the task's start, and nobody acts."""
+    generate(
+        Plan(robot("ant"), "warp", 2 * BLOCK * 3, frames=3, task_share=1.0, starts=("passive",)), tmp_path / "a.h5"
+    )
+    data, facts = read(tmp_path / "a.h5")
+    assert len(data["q"]) == 2 * BLOCK and not data["force"].any() and facts["starts"] == "passive"
+    assert np.abs(data["qd"][:, 0, :3]).max() < 1 and len(np.unique(data["q"][:, 0], axis=0)) == 2 * BLOCK
+
+
 def test_blocks_of_a_task_are_spread_evenly():
     assert [is_visit(0.4, block) for block in range(5)].count(True) == 2
     assert sum(is_visit(0.4, block) for block in range(100)) == 40
@@ -191,6 +201,7 @@ def test_command_line_takes_a_users_mjcf_and_names_wrong_input(tmp_path, capsys)
         (["ant", "--preset", "odd"], "unknown preset 'odd'; valid: wide, reference"),
         (["ant", "--transitions", "0"], "transitions is 0"),
         (["ant", "--task-share", "2"], "the share of the task is 2.0; it must be from 0 to 1"),
+        (["ant", "--starts", "odd"], "unknown start 'odd'; valid: start, later, displaced, passive"),
         (["ant", "--policies", str(POLICIES / "anymal/forward-warp-seed0.safetensors")], "is a policy of NeRD/Anymal"),
         (["franka", "--policies", str(POLICIES / "ant/run-warp-seed0.safetensors")], "whose share is 0"),
     ):
