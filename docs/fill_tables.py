@@ -156,6 +156,16 @@ def long_rollouts() -> str:
     return markdown(["policy", "diverged", "deepest point (m)", "lowest base (m)", "frames with trust above 0.5"], rows)
 
 
+def sensitivity() -> str:
+    """What a state that is slightly off does to the teacher's next frame."""
+    groups = ("linear", "angular", "joints")
+    rows = [
+        [row["robot"], row["off"], f"{row['by']:g}", *(f"{row[name]:.5f}" for name in groups)]
+        for row in load("sensitivity")["rows"]
+    ]
+    return markdown(["robot", "what is off", "by", *groups], rows)
+
+
 def cpu_hours() -> str:
     """What a policy costs in the learned model and in its teacher."""
     rows = []
@@ -309,6 +319,7 @@ TABLES = {
     "legged_models": legged_models,
     "legged_speed": legged_speed,
     "long_rollouts": long_rollouts,
+    "sensitivity": sensitivity,
     "cpu_hours": cpu_hours,
     "study": study,
     "adapters": adapters,
