@@ -109,6 +109,8 @@ def compare(
         expected = to_newton(it, backend.q, backend.qd)
         for array, value in zip((now.joint_q, now.joint_qd), expected, strict=True):
             torch.testing.assert_close(rows(array, n), value, rtol=tolerance, atol=tolerance)
+            if it.free_base:  # on legs the rounding of the conversions would grow from frame to frame
+                rows(array, n).copy_(value)
         torch.testing.assert_close(solver.model_trust, backend.info()["model_trust"], rtol=0, atol=1e-3)
         assert torch.equal(solver.healthy, backend.healthy)
         always &= backend.healthy
@@ -132,8 +134,7 @@ def test_moves_as_the_neural_backend(stem):
         torch.testing.assert_close(solver.ground[1], normal, rtol=0, atol=1e-6)
         off = ((solver.ground[0] - point) * normal).sum(-1)
         torch.testing.assert_close(off, torch.zeros(WORLDS), rtol=0, atol=1e-6)
-    # On legs the rounding of the conversions grows from frame to frame.
-    frames, tolerance = (10, 1e-3) if it.free_base else (50, 1e-6)
+    frames, tolerance = (10, 3e-4) if it.free_base else (50, 1e-6)
     compare(it, model, solver, make_backend("neural", it, WORLDS, model=path), frames, tolerance, stem in HELD)
 
 
