@@ -1,11 +1,12 @@
 """How precisely a teacher must be given a state, for its next frame to be told, as results/sensitivity.json.
 
 A frame of the teacher is repeated from a state that is off by a little. What then is unexplained of the change of
-velocity is what a learned model leaves unexplained that knows the state no better: the stiffer the contacts, the more.
+velocity is what a learned model leaves unexplained that knows the state no better.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -15,8 +16,10 @@ import tyro
 from torch import Tensor
 
 from nerd_gym import RobotModel, make_backend
+from nerd_gym.arguments import key_value
 from nerd_gym.bench import save
 from nerd_gym.dynamics.data import Data, windows
+from nerd_gym.dynamics.train import unexplained
 
 RESULT = Path(__file__).parent / "results" / "sensitivity.json"
 OFF = {"joints (rad)": (1e-4, 1e-3, 3e-3), "velocities (m/s, rad/s)": (1e-3, 1e-2, 3e-2)}
@@ -42,7 +45,9 @@ def rows_of(name: str, path: Path, args: Args) -> list[dict[str, float | str]]:
     data = Data.load(path, robot)
     generator = torch.Generator().manual_seed(args.seed)
     batch = windows(data.held, 1, args.frames, generator)
-    backend = make_backend(str(data.facts["backend"]), robot, args.frames)
+    options = json.loads(data.facts["backend_options"])
+    physics = "reference" if options.get("reference") else "default"
+    backend = make_backend(str(data.facts["backend"]), robot, args.frames, **options)
     ground, everyone = (batch["ground_point"], batch["ground_normal"]), torch.ones(args.frames, dtype=torch.bool)
 
     def change(q: Tensor, qd: Tensor) -> Tensor:
@@ -52,7 +57,6 @@ def rows_of(name: str, path: Path, args: Args) -> list[dict[str, float | str]]:
 
     q, qd = batch["q"][:, 0], batch["qd"][:, 0]
     truth = change(q, qd)
-    groups = {"linear": slice(0, 3), "angular": slice(3, 6), "joints": slice(6, robot.nv)}
     rows = []
     for what, sizes in OFF.items():
         for size in sizes:
@@ -61,18 +65,16 @@ def rows_of(name: str, path: Path, args: Args) -> list[dict[str, float | str]]:
                 near[:, robot.joint_q] += size * torch.randn(args.frames, robot.nj, generator=generator)
             else:
                 moving += size * torch.randn(qd.shape, generator=generator)
-            error, spread = (change(near, moving) - truth).square(), (truth - truth.mean(0)).square()
-            parts = {key: float(error[:, at].sum() / spread[:, at].sum()) for key, at in groups.items()}
-            rows.append({"robot": name, "off": what, "by": size, **parts})
+            parts = unexplained(robot, truth, change(near, moving) - truth)
+            rows.append({"robot": name, "physics": physics, "off": what, "by": size, **parts})
             print(rows[-1], flush=True)
     backend.close()
     return rows
 
 
 def main(args: Args) -> None:
-    pairs = [pair.partition("=")[::2] for pair in args.data]
-    rows = [row for name, path in pairs for row in rows_of(name, Path(path), args)]
-    about = {"physics": "default", "frames": args.frames, "seed": args.seed}
+    rows = [row for name, path in map(key_value, args.data) for row in rows_of(name, Path(str(path)), args)]
+    about = {"frames": args.frames, "seed": args.seed}
     save(args.out, {"what": __doc__.splitlines()[0], **about, "rows": rows})
     print(f"written: {args.out.name}")
 

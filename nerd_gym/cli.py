@@ -208,9 +208,9 @@ class Generate:
     0.75, or 1 if joints have no limits; 0 for others."""
     policies: tuple[Path, ...] = ()
     """Policies (.safetensors) that drive the robots there, with more or less noise."""
-    starts: tuple[str, ...] = ("start", "later", "displaced", "passive")
-    """Of these data: where the task starts, some time later, turned and thrown; passive: at the start, and nobody
-    acts."""
+    starts: tuple[str, ...] = ()
+    """Of these data: start (where the task starts), later, displaced (turned and thrown), passive (at the start, and
+    nobody acts); by default all of them in turn."""
     seed: int = 0
     """One seed, one file."""
     out: Path | None = None
@@ -220,7 +220,7 @@ class Generate:
 
     def run(self) -> None:
         from .dynamics.dataset import Plan, generate
-        from .dynamics.visits import default_share
+        from .dynamics.visits import STARTS, default_share
 
         robot = _robot(self.robot)
         options = tuple(map(key_value, self.option))
@@ -235,7 +235,7 @@ class Generate:
             options,
             share,
             self.policies,
-            starts=self.starts,
+            starts=self.starts or STARTS,
         )
         out = self.out or Path("out/data") / f"{robot.name}-{self.backend}.h5"
         counts = generate(plan, out)

@@ -30,6 +30,11 @@ class Frame(NamedTuple):
     joint_force: Tensor  # [N, nj]
 
 
+def rows_within(q: Tensor, qd: Tensor, q_limit: Tensor | float, qd_limit: Tensor | float) -> Tensor:
+    """[N]: whether |q| [N, nq] and |qd| [N, nv] of a row stay within their limits; not if there is a NaN."""
+    return (q.abs() <= q_limit).all(-1) & (qd.abs() <= qd_limit).all(-1)
+
+
 class Backend(ABC):
     """N copies of a robot. Tasks read ``q``, ``qd`` and ``contacts``; only the backend writes them."""
 
@@ -129,8 +134,7 @@ class Backend(ABC):
             if self.any_unhealthy:
                 self.any_unhealthy, self.healthy = False, torch.ones_like(self.healthy)
             return
-        # A comparison with NaN is false, so that these find NaN and infinity too.
-        healthy = (self.q.abs() <= self.q_limit).all(-1) & (self.qd.abs() <= self.qd_limit).all(-1)
+        healthy = rows_within(self.q, self.qd, self.q_limit, self.qd_limit)
         self.any_unhealthy, self.healthy = True, healthy if finite is None else healthy & finite
         bad = ~self.healthy
         self.q.copy_(torch.where(bad[:, None], q, self.q))

@@ -88,6 +88,8 @@ def generate(plan: Plan, path: Path) -> dict[str, int]:
         raise ValueError(f"the share of the task is {plan.task_share}; it must be from 0 to 1")
     if plan.policies and not plan.task_share:
         raise ValueError("policies drive robots from the starts of their task, whose share is 0; give it one")
+    if plan.starts != STARTS and not plan.task_share:
+        raise ValueError("starts are those of a robot's task, whose share is 0; give it one")
     odd = [start for start in plan.starts if start not in STARTS]
     if odd or not plan.starts:
         raise ValueError(f"unknown start {odd[0] if odd else ''!r}; valid: {', '.join(STARTS)}")

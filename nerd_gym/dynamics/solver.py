@@ -17,6 +17,7 @@ import warp as wp
 from newton.solvers import SolverBase
 from torch import Tensor
 
+from ..backends.base import rows_within
 from ..backends.newton_state import from_newton, to_newton
 from ..robots.contacts import ContactFinder
 from ..robots.kinematics import Kinematics, quat_to_matrix
@@ -119,8 +120,7 @@ class SolverNeRD(SolverBase):
 
     def _held(self, before: Motion, after: Motion) -> Motion:
         """`after`, but for worlds that would leave the model's healthy range: they stay, as in the backend."""
-        within = [(x.abs() <= limit).all(-1) for x, limit in zip(after, self._limits, strict=True)]
-        self.healthy = within[0] & within[1]
+        self.healthy = rows_within(*after, *self._limits)
         if self.history is not None:
             self.history.forget(~self.healthy)
         return Motion(*(torch.where(self.healthy[:, None], new, old) for new, old in zip(after, before, strict=True)))

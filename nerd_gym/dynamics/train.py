@@ -172,11 +172,16 @@ def explained(model: NetworkModel, held: dict[str, Tensor], size: int = EXPLAINE
     batch = windows(held, model.frames, size // model.frames, torch.Generator().manual_seed(0))
     inputs, targets = model.examples({name: value.to(model.device) for name, value in batch.items()})
     outputs = model.outputs(model.normaliser.inputs(inputs))
-    nv, free = model.robot.nv, model.robot.free_base
+    change, error = (x[:, -1, -model.robot.nv :] for x in (targets, outputs - targets))
+    return {name: 1 - part for name, part in unexplained(model.robot, change, error).items()}
+
+
+def unexplained(robot: RobotModel, change: Tensor, error: Tensor) -> dict[str, float]:
+    """Of changes of velocity [N, nv], the part of their variance that errors [N, nv] make up, by group."""
+    nv, free = robot.nv, robot.free_base
     groups = {"linear": slice(0, 3), "angular": slice(3, 6), "joints": slice(6, nv)} if free else {"joints": slice(nv)}
-    change, error = (x[:, -1, -nv:] for x in (targets, outputs - targets))
     spread = (change - change.mean(0)).square()
-    return {name: 1 - float(error[:, at].square().sum() / spread[:, at].sum()) for name, at in groups.items()}
+    return {name: float(error[:, at].square().sum() / spread[:, at].sum()) for name, at in groups.items()}
 
 
 def rollout_error(

@@ -202,6 +202,7 @@ def test_command_line_takes_a_users_mjcf_and_names_wrong_input(tmp_path, capsys)
         (["ant", "--transitions", "0"], "transitions is 0"),
         (["ant", "--task-share", "2"], "the share of the task is 2.0; it must be from 0 to 1"),
         (["ant", "--starts", "odd"], "unknown start 'odd'; valid: start, later, displaced, passive"),
+        (["franka", "--starts", "passive"], "starts are those of a robot's task, whose share is 0"),
         (["ant", "--policies", str(POLICIES / "anymal/forward-warp-seed0.safetensors")], "is a policy of NeRD/Anymal"),
         (["franka", "--policies", str(POLICIES / "ant/run-warp-seed0.safetensors")], "whose share is 0"),
     ):
