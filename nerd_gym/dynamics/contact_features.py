@@ -42,8 +42,13 @@ def near_features(distance: Tensor, speed: Tensor, dt: float, soon: bool) -> tup
     coarse = (torch.stack([distance, ahead], 1) / COARSE).clamp(-DEEPEST, 1.0)
     near = 1 - coarse.amin(1).clamp_min(0.0)
     fine = [(distance / FINE).clamp(-1.0, 1.0), near * speed]
-    fine += [(ahead / FINE).clamp(-DEEPEST_SOON, 1.0)] if soon else []
+    fine += [soon_features(distance, speed, dt)] if soon else []
     return torch.cat([coarse, torch.stack(fine, 1)], 1), near
+
+
+def soon_features(distance: Tensor, speed: Tensor, dt: float) -> Tensor:
+    """[N, C]: the distance expected a frame later, at the finer scale."""
+    return (torch.add(distance, speed, alpha=dt) / FINE).clamp(-DEEPEST_SOON, 1.0)
 
 
 def invariant_features(points: PointMotion, dt: float, soon: bool) -> Tensor:

@@ -45,6 +45,12 @@ def put(inputs: wp.array2d(dtype=wp.float32), env: int, at: int, value: float, s
 
 
 @wp.func
+def put_soon(inputs: wp.array2d(dtype=wp.float32), env: int, at: int, later: float, scale: Scale):
+    """Write a distance expected a frame later, close up."""
+    put(inputs, env, at, wp.clamp(later / TOUCH, -DEEP_SOON, 1.0), scale)
+
+
+@wp.func
 def put_near(
     inputs: wp.array2d(dtype=wp.float32),
     env: int,
@@ -66,7 +72,7 @@ def put_near(
     put(inputs, env, at + 2 * count, wp.clamp(distance / TOUCH, -1.0, 1.0), scale)
     put(inputs, env, at + 3 * count, near * speed, scale)
     if soon == 1:
-        put(inputs, env, at + 4 * count, wp.clamp(later / TOUCH, -DEEP_SOON, 1.0), scale)
+        put_soon(inputs, env, at + 4 * count, later, scale)
     return near
 
 
@@ -74,8 +80,9 @@ def put_near(
 def see_kernel(sizes: Sizes) -> wp.Kernel:
     """Normalised inputs [N, D], elements [N], what a network's word counts [N] and distances of all candidates [N, C]
     of environments `first`, ..."""
-    frames, frame, nj, free, gravity, ground, candidates, distinct, shown, limited, elements, falling, soon = sizes
-    soon = int(soon)
+    frames, frame, nj, free, gravity, ground, candidates, distinct, shown, limited, elements, *flags = sizes
+    falling, soon, sketched = flags
+    soon, near_features = int(soon), sizes.near
     q_shift, dof_shift = (7, 6) if free else (0, 0)
     view_size, points, per_element = sizes.view, max(distinct, 1), wp.types.vector(elements, wp.float32)
     at_gravity = 4 * nj
@@ -83,8 +90,9 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
     at_spin = at_normal + 3 * ground
     hidden = 4 * nj - shown  # the rest of the view stands so much earlier among the inputs
     at_near = view_size - hidden
-    at_slip = at_near + (4 + soon) * distinct
-    at_limits = at_slip + 3 * distinct
+    at_slip = at_near + near_features * distinct
+    at_limits = at_slip + (0 if sketched else 3 * distinct)
+    at_sketch = at_limits + 2 * near_features * limited
 
     def see(
         q: wp.array2d(dtype=wp.float32),
@@ -96,6 +104,7 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
         views: Views,
         scale: Scale,
         functional: wp.array(dtype=per_element),
+        change: wp.array2d(dtype=wp.float32),
         inputs: wp.array2d(dtype=wp.float32),
         element: wp.array(dtype=wp.int32),
         quiet: wp.array(dtype=wp.float32),
@@ -243,21 +252,43 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
         if wp.static(ground):
             for k in range(distinct):
                 at = views.candidates[e, k]
-                near = put_near(inputs, env, at_near + k, distinct, distance[at], speed[at], dt, soon, scale)
-                touch = wp.max(touch, near)
-                sliding = near * (turn * slip[at])
-                for i in range(3):
-                    put(inputs, env, at_slip + i * distinct + k, sliding[i], scale)
+                if wp.static(sketched):
+                    put_soon(inputs, env, at_near + k, distance[at] + dt * speed[at], scale)
+                else:
+                    near = put_near(inputs, env, at_near + k, distinct, distance[at], speed[at], dt, soon, scale)
+                    touch = wp.max(touch, near)
+                    sliding = near * (turn * slip[at])
+                    for i in range(3):
+                        put(inputs, env, at_slip + i * distinct + k, sliding[i], scale)
         for k in range(limited):
             j = body.limited[k]
             at = views.permutation[e, j]
             position = view[at] * views.joint_sign[e, j]
             rate = view[2 * nj + at] * views.joint_sign[e, 2 * nj + j]
-            gap = position - body.lower[k]
-            lower = put_near(inputs, env, at_limits + k, 2 * limited, gap, rate, dt, soon, scale)
-            gap = body.upper[k] - position
-            upper = put_near(inputs, env, at_limits + limited + k, 2 * limited, gap, -rate, dt, soon, scale)
-            limit = wp.max(limit, wp.max(lower, upper))
+            if wp.static(sketched):
+                put_soon(inputs, env, at_limits + k, position - body.lower[k] + dt * rate, scale)
+                put_soon(inputs, env, at_limits + limited + k, body.upper[k] - position - dt * rate, scale)
+            else:
+                gap = position - body.lower[k]
+                lower = put_near(inputs, env, at_limits + k, 2 * limited, gap, rate, dt, soon, scale)
+                gap = body.upper[k] - position
+                upper = put_near(inputs, env, at_limits + limited + k, 2 * limited, gap, -rate, dt, soon, scale)
+                limit = wp.max(limit, wp.max(lower, upper))
+        if wp.static(sketched):
+            # What the sketch says beyond free fall; if it says nothing, nor shall the network.
+            sketch_v = turn * wp.vec3(change[env, 0], change[env, 1], change[env, 2]) - body.fall * down
+            sketch_w = views.pseudo[e] * wp.vec3(change[env, 3], change[env, 4], change[env, 5])
+            for j in range(6 + nj):
+                if j < 3:
+                    value = sketch_v[j]
+                elif j < 6:
+                    value = sketch_w[j - 3]
+                else:
+                    value = views.sign[e, j - 6] * change[env, 6 + views.permutation[e, j - 6]]
+                put(inputs, env, at_sketch + j, value, scale)
+                value = value / scale.input_std[at_sketch + j]
+                size += BUSY_SHARE * value * value / float(6 + nj)
+            quiet[env] = wp.sqrt(wp.min(1.0, size))
         if wp.static(falling):
             touch = wp.max(0.0, 1.0 - (1.0 - touch) / TOUCH_SHARE)
             limit = wp.max(0.0, 1.0 - (1.0 - limit) / TOUCH_SHARE)
@@ -321,7 +352,8 @@ def stand_kernel(sizes: Sizes) -> wp.Kernel:
 @lru_cache(maxsize=32)
 def advance_kernel(sizes: Sizes) -> wp.Kernel:
     """Moves q and qd of environments `first`, ... in place by what a network's output [N, 2 nv] means."""
-    nj, free, falling = sizes.joints, sizes.free, sizes.falling
+    nj, free, falling, sketched = sizes.joints, sizes.free, sizes.falling, sizes.sketched
+    guarded = falling or sketched
     q_shift, dof_shift = (7, 6) if free else (0, 0)
     nv = nj + dof_shift
     size = 2 * nv
@@ -330,6 +362,8 @@ def advance_kernel(sizes: Sizes) -> wp.Kernel:
         outputs: wp.array2d(dtype=wp.float32),
         element: wp.array(dtype=wp.int32),
         quiet: wp.array(dtype=wp.float32),
+        sketch_step: wp.array2d(dtype=wp.float32),
+        sketch_change: wp.array2d(dtype=wp.float32),
         body: Body,
         views: Views,
         scale: Scale,
@@ -342,7 +376,7 @@ def advance_kernel(sizes: Sizes) -> wp.Kernel:
         out = wp.zeros(shape=(size,), dtype=wp.float32)
         for i in range(size):
             value = outputs[env, i] * scale.output_std[i]
-            if wp.static(falling):
+            if wp.static(guarded):
                 value = quiet[env] * value
             value = scale.output_mean[i] + value
             limit = scale.output_limit[i]
@@ -358,7 +392,13 @@ def advance_kernel(sizes: Sizes) -> wp.Kernel:
             sign = views.sign[e, j]
             change = sign * out[nv + at]
             rate = qd[env, dof_shift + j]
-            q[env, q_shift + j] = q[env, q_shift + j] + (sign * out[at] + dt * (rate + 0.5 * change))
+            way = sign * out[at] + dt * 0.5 * change
+            if wp.static(sketched):
+                way += sketch_step[env, dof_shift + j]
+                change += sketch_change[env, dof_shift + j]
+            else:
+                way += dt * rate
+            q[env, q_shift + j] = q[env, q_shift + j] + way
             qd[env, dof_shift + j] = rate + change
         if wp.static(free):
             turn = views.vector[e]
@@ -369,21 +409,30 @@ def advance_kernel(sizes: Sizes) -> wp.Kernel:
             change_w = pseudo * wp.vec3(out[nv + 3], out[nv + 4], out[nv + 5])
             quat = wp.quat(q[env, 4], q[env, 5], q[env, 6], q[env, 3])
             rotation = matrix_of(quat[3], quat[0], quat[1], quat[2])
-            if wp.static(falling):
-                change_v = change_v + body.fall * (wp.transpose(rotation) * body.gravity)
             velocity = wp.vec3(qd[env, 0], qd[env, 1], qd[env, 2])
             w = wp.vec3(qd[env, 3], qd[env, 4], qd[env, 5])
-            moved = rotation * (residual_v + dt * (wp.transpose(rotation) * velocity + 0.5 * change_v))
+            if wp.static(falling):
+                change_v = change_v + body.fall * (wp.transpose(rotation) * body.gravity)
+            moved = residual_v + 0.5 * dt * change_v
+            step = residual_w + 0.5 * dt * change_w
+            if wp.static(sketched):
+                moved += wp.vec3(sketch_step[env, 0], sketch_step[env, 1], sketch_step[env, 2])
+                step += wp.vec3(sketch_step[env, 3], sketch_step[env, 4], sketch_step[env, 5])
+                change_v += wp.vec3(sketch_change[env, 0], sketch_change[env, 1], sketch_change[env, 2])
+                change_w += wp.vec3(sketch_change[env, 3], sketch_change[env, 4], sketch_change[env, 5])
+            else:
+                moved += dt * (wp.transpose(rotation) * velocity)
+                step += dt * w
+            moved = rotation * moved
             velocity = velocity + rotation * change_v
-            step = residual_w + dt * (w + 0.5 * change_w)
             angle = wp.length(step)
             share = 0.5
             if angle > 1.0e-6:
                 share = wp.sin(0.5 * angle) / angle
             whole = wp.cos(0.5 * angle)
-            way = share * step
-            quat = wp.normalize(quat * wp.quat(way[0], way[1], way[2], whole))
-            w = wp.transpose(matrix_of(whole, way[0], way[1], way[2])) * (w + change_w)
+            part = share * step
+            quat = wp.normalize(quat * wp.quat(part[0], part[1], part[2], whole))
+            w = wp.transpose(matrix_of(whole, part[0], part[1], part[2])) * (w + change_w)
             for i in range(3):
                 q[env, i] = q[env, i] + moved[i]
                 q[env, 4 + i] = quat[i]

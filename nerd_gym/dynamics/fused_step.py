@@ -41,6 +41,8 @@ class FusedStep:
         batch.force.copy_(joint_force)
         batch.point.copy_(contacts.ground_point)
         batch.normal.copy_(contacts.ground_normal)
+        if batch.sketch is not None:
+            batch.slices.run(batch.sketch)
         batch.slices.run(batch.see)
         if self.sizes.ground:
             contacts.distance = batch.distances.clone()
@@ -88,15 +90,21 @@ class Batch:
         self.element = empty(rows, dtype=torch.int32)
         self.quiet = empty(rows)
         self.distances = empty(rows, sizes.candidates)
+        self.step, self.change = (empty(rows if sizes.sketched else 1, robot.nv) for _ in range(2))  # of the sketch
         self.hidden = [empty(rows, layer.out_features) for layer in linear_layers(model.module)[:-1]]
         self.slices = Slices(rows, device, model.threads)
-        names = ("q", "qd", "force", "inputs", "outputs", "element", "quiet", "distances")
-        q, qd, force, inputs, outputs, element, quiet, distances = (wp.from_torch(getattr(self, x)) for x in names)
+        names = ("q", "qd", "force", "inputs", "outputs", "element", "quiet", "distances", "step", "change")
+        arrays = (wp.from_torch(getattr(self, name)) for name in names)
+        q, qd, force, inputs, outputs, element, quiet, distances, step, change = arrays
         ground = [wp.from_torch(x, dtype=wp.vec3) for x in (self.point, self.normal)]
-        seen = [q, qd, force, *ground, *constants, functional, inputs, element, quiet, distances]
+        seen = [q, qd, force, *ground, *constants, functional, change, inputs, element, quiet, distances]
+        self.sketch = None
+        if sizes.sketched:
+            self.sketch = model.sketch.record(self.slices, [q, qd, force, *ground], [step, change])
         self.see = self.slices.record(see_kernel(sizes), seen)
         self.stand = self.slices.record(stand_kernel(sizes), [q, *ground, constants[0], distances])
-        self.advance = self.slices.record(advance_kernel(sizes), [outputs, element, quiet, *constants, q, qd])
+        moved = [outputs, element, quiet, step, change, *constants, q, qd]
+        self.advance = self.slices.record(advance_kernel(sizes), moved)
 
 
 def linear_layers(module: nn.Module) -> list[nn.Linear]:

@@ -32,6 +32,7 @@ class Sizes(NamedTuple):
     elements: int  # G of the symmetry group
     falling: bool  # whether outputs are what departs from free fall
     soon: bool  # whether it sees the distances expected a frame later close up
+    sketched: bool  # whether outputs are what departs from a sketch of the frame
 
     @property
     def view(self) -> int:
@@ -41,8 +42,15 @@ class Sizes(NamedTuple):
     @property
     def inputs(self) -> int:
         """D of the network."""
-        near = 4 + self.soon  # features of a distance
-        return self.view - 4 * self.joints + self.shown + (near + 3) * self.distinct + 2 * near * self.limited
+        own = self.view - 4 * self.joints + self.shown + 2 * self.near * self.limited
+        if self.sketched:
+            return own + self.distinct + self.joints + 6
+        return own + (self.near + 3) * self.distinct
+
+    @property
+    def near(self) -> int:
+        """Features of a distance."""
+        return 1 if self.sketched else 4 + self.soon
 
 
 @wp.struct
@@ -128,6 +136,7 @@ def sizes_of(model: NetworkModel, shown: Shown) -> Sizes:
         elements=shown.canonical.size,
         falling=model.falling,
         soon=model.soon,
+        sketched=model.sketched,
     )
 
 

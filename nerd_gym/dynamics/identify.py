@@ -148,7 +148,7 @@ class Inertias:
             about = np.array([[i[0], i[3], i[4]], [i[3], i[1], i[5]], [i[4], i[5], i[2]]])
             links["mass"][l], links["com"][l] = mass, com
             links["inertia"][l] = about - mass * (com @ com * np.eye(3) - np.outer(com, com))
-        links["armature"], links["damping"] = p[PER_LINK * n : (PER_LINK + 1) * n], p[(PER_LINK + 1) * n :]
+        links["armature"], links["damping"] = np.split(p[PER_LINK * n :], 2)
         return links
 
 

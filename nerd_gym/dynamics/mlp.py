@@ -41,6 +41,7 @@ class MlpModel(NetworkModel):
     kind = "mlp"
     default_network = {"width": 256, "depth": 3}
     frames = 1
+    sketched = False  # whether the network corrects a sketch of the frame (sketched.py)
 
     def _open(self, tensors: dict[str, Tensor]) -> None:
         super()._open(tensors)
@@ -53,7 +54,8 @@ class MlpModel(NetworkModel):
         self._gravity = bool(np.any(m.opt.gravity))
         self.falling = bool(self.facts.get("falling", False))  # models of before are of the whole change
         self.soon = bool(self.facts.get("soon", False))  # models of before do not see it
-        self._fall = self._dt * float(np.linalg.norm(m.opt.gravity)) if self.falling else 0.0
+        self.centred = not (self.falling or self.sketched)
+        self._fall = self._dt * float(np.linalg.norm(m.opt.gravity))
         self._points = ContactMotion(robot, self.kinematics, frames, self.device)
         unlimited = frames.unlimited.cpu().numpy()
         position, rate = np.ones(robot.nj, bool), np.ones(robot.nj, bool)
@@ -123,12 +125,19 @@ class MlpModel(NetworkModel):
                 size += (1 - near.amin(-1, keepdim=True).clamp_min(0) / TOUCHING).clamp_min(0).square()
         return size.clamp(max=1.0).sqrt()
 
-    def _weightless(self, motion: Tensor, now: Motion, sign: float) -> Tensor:
-        """A change of velocity [N, nv] in the robot's frame with that of free fall added (sign 1) or taken away."""
-        if not self.falling:
-            return motion
-        down = self.robot_frames.gravity_in(Frame(now.q[:, :3], quat_to_matrix(now.q[:, 3:7])))
-        return torch.cat([motion[:, :3] + sign * self._fall * down, motion[:, 3:]], 1)
+    def _expected(self, now: Motion, velocity: Tensor, force: Tensor, contacts: Contacts) -> tuple[Tensor, Tensor]:
+        """Step and change of velocity [N, nv], in the robot's frame, that the network corrects.
+
+        velocity [N, nv] is that of `now` in the frame.
+        """
+        change = torch.zeros_like(velocity)
+        if self.falling:
+            change[:, :3] = self._falls(now)
+        return self._dt * (velocity + 0.5 * change), change
+
+    def _falls(self, now: Motion) -> Tensor:
+        """The change of a free base's velocity [N, 3] in free fall, in its axes."""
+        return self._fall * self.robot_frames.gravity_in(Frame(now.q[:, :3], quat_to_matrix(now.q[:, 3:7])))
 
     def _view(self, frame: Frame, velocity: Tensor, now: Motion, force: Tensor, contacts: Contacts) -> View:
         robot, frames = self.robot, self.robot_frames
@@ -146,17 +155,20 @@ class MlpModel(NetworkModel):
         directions = torch.stack(vectors, 1) if vectors else q.new_zeros(len(q), 0, 3)
         return View(joints, directions, spin, *points)
 
-    def _features(self, view: View) -> Tensor:
-        """[N, D] of canonical views."""
+    def _features(self, view: View, now: Motion, change: Tensor, element: Tensor | None) -> Tensor:
+        """[N, D] of canonical views; change [N, nv] of velocity is what is expected, in the robot's frame."""
         parts = [view.joints.flatten(1)[:, self._shown], view.vectors.flatten(1), view.spin.flatten(1)]
         if self.robot.ground is not None:
             points = PointMotion(view.distance, view.normal_speed, view.slip)
             parts.append(invariant_features(points, self._dt, self.soon))
         if len(self._limited):
-            q, rate = (view.joints[:, row, self._limited] for row in (0, 2))
-            distance = torch.cat([q - self._limits[0], self._limits[1] - q], 1)
-            parts.append(near_features(distance, torch.cat([rate, -rate], 1), self._dt, self.soon)[0].flatten(1))
+            parts.append(near_features(*self._limit_motion(view), self._dt, self.soon)[0].flatten(1))
         return torch.cat(parts, 1)
+
+    def _limit_motion(self, view: View) -> tuple[Tensor, Tensor]:
+        """How far joints are from their lower and upper limits [N, 2 L], and how fast that changes."""
+        q, rate = (view.joints[:, row, self._limited] for row in (0, 2))
+        return torch.cat([q - self._limits[0], self._limits[1] - q], 1), torch.cat([rate, -rate], 1)
 
     def input_groups(self) -> dict[str, slice]:
         """Columns of the network's inputs, by what they tell."""
@@ -177,33 +189,40 @@ class MlpModel(NetworkModel):
         ends = list(accumulate(sizes.values(), initial=0))
         return {name: slice(a, b) for name, (a, b) in zip(sizes, pairwise(ends), strict=True)}
 
-    def _see(self, now: Motion, force: Tensor, contacts: Contacts) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Features [N, D], elements [N] that lead to the canonical views, velocity [N, nv] in the frame."""
+    def _see(
+        self, now: Motion, force: Tensor, contacts: Contacts
+    ) -> tuple[Tensor, Tensor | None, tuple[Tensor, Tensor]]:
+        """Features [N, D], elements [N] that lead to the canonical views, and what is expected of the frame."""
         frame = self.robot_frames.frame(contacts.poses)
         velocity = self.robot_frames.velocity(frame, now.qd)
         view, element = self._canonical(self._view(frame, velocity, now, force, contacts))
-        return self._features(view), element, velocity
+        expected = self._expected(now, velocity, force, contacts)
+        return self._features(view, now, expected[1], element), element, expected
 
     def _examples(self, now: Motion, after: Motion, force: Tensor, contacts: Contacts) -> tuple[Tensor, Tensor]:
-        features, element, velocity = self._see(now, force, contacts)
-        return features, self._targets(now, after, velocity, element)
+        features, element, expected = self._see(now, force, contacts)
+        return features, self._targets(now, after, expected, element)
 
-    def _targets(self, now: Motion, after: Motion, velocity: Tensor, element: Tensor | None) -> Tensor:
-        """[N, 2 nv] in the canonical view; velocity [N, nv] is that of `now` in the robot's frame."""
+    def _targets(self, now: Motion, after: Motion, expected: tuple[Tensor, Tensor], element: Tensor | None) -> Tensor:
+        """[N, 2 nv] in the canonical view: what is left of the change of velocity, and of the step after it."""
         step, change = self.robot_frames.relative_motion(now, after)
-        residual = step - self._dt * (velocity + 0.5 * change)
-        change = self._weightless(change, now, -1.0)
+        change = change - expected[1]
+        residual = step - expected[0] - 0.5 * self._dt * change
         return torch.cat([self._canonical.motion(motion, element) for motion in (residual, change)], 1)
 
     def normalised(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         now, after, force, contacts = self._transitions(batch)
         seen = self.fused.see(now, force, contacts)
-        velocity = now.qd
-        if self.robot.free_base:
-            base = Frame(now.q[:, :3], quat_to_matrix(now.q[:, 3:7]))
-            velocity = self.robot_frames.velocity(base, now.qd)
+        if self.sketched:
+            expected = seen.step, seen.change
+        else:
+            velocity = now.qd
+            if self.robot.free_base:
+                base = Frame(now.q[:, :3], quat_to_matrix(now.q[:, 3:7]))
+                velocity = self.robot_frames.velocity(base, now.qd)
+            expected = self._expected(now, velocity, force, contacts)
         element = seen.element.long() if self._canonical.size > 1 else None
-        targets = self.normaliser.targets(self._targets(now, after, velocity, element))
+        targets = self.normaliser.targets(self._targets(now, after, expected, element))
         shape = batch["force"].shape[:2]
         return seen.inputs.clone().unflatten(0, shape), targets.unflatten(0, shape)
 
@@ -214,12 +233,11 @@ class MlpModel(NetworkModel):
     @torch.no_grad()
     def predict_in_torch(self, state: Motion, joint_force: Tensor, contacts: Contacts) -> Motion:
         """What :meth:`predict` does, by the functions that training uses."""
-        features, element, velocity = self._see(state, joint_force, contacts)
+        features, element, expected = self._see(state, joint_force, contacts)
         outputs = self.outputs(self.normaliser.inputs(features))
         residual, change = (self._canonical.motion_back(x, element) for x in outputs.split(self.robot.nv, 1))
-        change = self._weightless(change, state, 1.0)
-        step = residual + self._dt * (velocity + 0.5 * change)
-        return self.robot_frames.advance(state, step, change)
+        step = expected[0] + residual + 0.5 * self._dt * change
+        return self.robot_frames.advance(state, step, expected[1] + change)
 
     def seen(self, state: Motion, joint_force: Tensor, contacts: Contacts) -> Tensor:
         self.fused.see(state, joint_force, contacts)

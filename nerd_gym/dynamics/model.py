@@ -21,6 +21,7 @@ from .checkpoint import load_model
 # kind -> (module, class), imported when a model of the kind is asked for.
 KINDS = {
     "structured": ("structured", "StructuredModel"),
+    "sketched": ("sketched", "SketchedModel"),
     "mlp": ("mlp", "MlpModel"),
     "transformer": ("transformer", "TransformerModel"),
 }

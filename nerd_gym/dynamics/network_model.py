@@ -79,7 +79,7 @@ class NetworkModel(DynamicsModel):
 
     default_network: ClassVar[dict[str, int]]
     frames: ClassVar[int]  # frames of a training window
-    falling = False  # whether targets are of what departs from free fall
+    centred = True  # whether the normaliser may move the targets' mean: not where no output means no correction
 
     def _open(self, tensors: dict[str, Tensor]) -> None:
         robot, facts = self.robot, self.facts
@@ -164,7 +164,7 @@ class NetworkModel(DynamicsModel):
         ]
         inputs, targets = (torch.cat(part).flatten(0, 1) for part in zip(*parts, strict=True))
         if fresh:
-            self.normaliser.fit(inputs, targets, centred=not self.falling)
+            self.normaliser.fit(inputs, targets, self.centred)
         else:
             self.normaliser.allow(targets)
 

@@ -28,6 +28,7 @@ NORMALISER_FRAMES = EXPLAINED_FRAMES = 20_000
 REFINEMENT = {"steps": 3000, "lr": 1e-3}  # of a network that is trained further
 NETWORK_RECIPES = {
     "mlp": {"steps": 6000, "batch": 2048, "optimiser": "soap", "lr": 3e-3},
+    "sketched": {"steps": 28_000, "batch": 2048, "optimiser": "soap", "lr": 8e-3, "precondition": 25},
     "mlp, free base": {"steps": 28_000, "batch": 2048, "optimiser": "soap", "lr": 8e-3, "precondition": 25},
     "transformer": {"steps": 4000, "batch": 128, "optimiser": "adamw", "lr": 1e-3, "weight_decay": 0.01},
 }
@@ -62,8 +63,8 @@ class Settings:
 
 
 def default_kind(robot: RobotModel) -> str:
-    """structured for a fixed base, mlp for a free one."""
-    return "mlp" if robot.free_base else "structured"
+    """structured for a fixed base, sketched for a free one."""
+    return "sketched" if robot.free_base else "structured"
 
 
 def train(
@@ -116,7 +117,7 @@ def _train(
 def train_network(
     data: Data, kind: str, settings: Settings, checkpoint: Path, facts: dict[str, Any]
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """A transformer or an mlp."""
+    """A network, with or without a sketch that it corrects."""
     robot, cls = data.robot, kind_of(kind)
     unknown = [key for key, _ in settings.network if key not in cls.default_network]
     if unknown:
@@ -135,8 +136,13 @@ def train_network(
             "soon": old.get("soon", False),
             "start": {"hash": file_hash(settings.start), "command": old["command"]},
         }
-    elif kind == "mlp":
+    elif kind in ("mlp", "sketched"):
         facts = facts | cls.new_facts(robot)
+    identified: dict[str, Any] = {}
+    if kind == "sketched" and settings.start is None:
+        from .sketched_training import identify_sketch
+
+        tensors, identified = identify_sketch(data, settings.seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model = cls(robot, tensors, facts | {"network": network}, settings.device)
@@ -154,7 +160,8 @@ def train_network(
             batch = {name: torch.cat([value, more[name]]) for name, value in batch.items()}
         return {name: value.to(model.device) for name, value in batch.items()}
 
-    model.fit_normaliser(sample(torch.Generator().manual_seed(settings.seed), NORMALISER_FRAMES), not tensors)
+    fresh = settings.start is None
+    model.fit_normaliser(sample(torch.Generator().manual_seed(settings.seed), NORMALISER_FRAMES), fresh)
 
     def validate() -> dict[str, float]:
         return {"rollout": rollout_error(model, data.held)}
@@ -162,7 +169,7 @@ def train_network(
     loop = Loop(model.module, sample, model.loss, validate, recipe, checkpoint, facts | {"network": network}, kind)
     curve = loop.run()
     learned = {"network": network, "recipe": loop.facts["recipe"], "curve": curve, "r2": explained(model, data.held)}
-    learned |= {key: facts[key] for key in ("start", "falling", "soon") if key in facts}
+    learned |= identified | {key: facts[key] for key in ("start", "falling", "soon") if key in facts}
     return model.tensors(), learned
 
 

@@ -1,0 +1,325 @@
+"""Inertial parameters and contact gains of a robot with a free base, from data alone.
+
+As in :mod:`.identify`, generalised forces are linear in the parameters, force = Y(q, qd, qdd) p: ten per link and the
+armature and damping of each joint. In flight nothing pushes the base, and the joints' known forces set the scale.
+Least squares at the middle of a frame gives a first guess, Gauss-Newton through the teacher's substeps the rest. With
+the base's linear velocity in world axes and its angular velocity in body axes the teacher's substep is
+
+    qd += dt qdd(q, qd);  p += dt v;  quat = quat exp(dt w);  joints += dt rates.
+
+What the data cannot tell is left at a plain prior, as far as that leaves every link a body that can exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..backends.warp import read_links
+from ..robots.kinematics import quat_to_matrix
+from ..robots.model import RobotModel
+from .articulated import limit_force, skew
+from .data import Frames
+from .frames import quat_conjugate, quat_exp, quat_log, quat_multiply
+from .identify import CALM, PER_LINK, PRIOR_INERTIA, PRIOR_MASS, Inertias, solve_rank, wrench_columns
+
+MOST_FRAMES = 1000  # that Gauss-Newton goes through
+EXACT = 1e-4  # of a frame's change of velocity: no need to explain more
+LEAST = 1e-3  # of the prior: the smallest eigenvalue of a link's pseudo-inertia
+DEPTHS, TIMES, GRIPS = (1e-3, 4e-3, 1.6e-2), (4e-3, 1.6e-2), (0.3, 1.0, 3.0)  # starts: m, s, kf / kd
+CUTS, FAR = (0.3, 0.03, 0.003), 10.0  # errors of a velocity, over its usual change
+TRIED = 3  # of the starts
+STEP = 0.02  # of a gain's logarithm, for slopes
+Gains = tuple[float, float, float, float]  # ke, kd, kf, mu
+Advance = Callable[[Gains, Frames], Tensor]  # -> next qd [B, nv]
+
+
+class LinkMotion(NamedTuple):
+    """Links of B robots, each in its own axes at its own origin."""
+
+    spin: Tensor  # [B, L, 3]
+    alpha: Tensor  # [B, L, 3] angular acceleration
+    acceleration: Tensor  # [B, L, 3] of the origin, against free fall
+    turning: Tensor  # [B, L, 3, nv]: spin = turning qd
+    moving: Tensor  # [B, L, 3, nv]: velocity = moving qd
+
+
+class FreeRegressor:
+    """force = Y(q, qd, qdd) p for a free base, from kinematics alone; float64."""
+
+    def __init__(self, robot: RobotModel):
+        if not robot.free_base:
+            raise ValueError(f"{robot.name} has a fixed base; see Regressor for it")
+        links = read_links(robot)
+        self.robot, self.count = robot, len(links["parent"])
+        self.size = PER_LINK * self.count + 2 * robot.nj
+        self._parent, self._slide = links["parent"].tolist(), links["slide"].tolist()
+        self._offset, self._turn, self._axis = (torch.as_tensor(links[k]) for k in ("offset", "turn", "axis"))
+        self._zero = torch.as_tensor(robot.mj_model.qpos0[robot.joint_q])
+        self._gravity = torch.as_tensor(robot.mj_model.opt.gravity.copy())
+
+    def motion(self, q: Tensor, qd: Tensor, qdd: Tensor) -> LinkMotion:
+        """Root to leaves, in world axes about the base's origin; then into each link's own."""
+        b, cross, eye = len(q), torch.linalg.cross, torch.eye(3, dtype=q.dtype)
+        root = quat_to_matrix(q[:, 3:7])
+        turning, moving = (q.new_zeros(b, self.count, 3, self.robot.nv) for _ in range(2))
+        turning[:, :, :, 3:6], moving[:, :, :, :3] = root[:, None], eye
+        turns = [root]
+        spins, alphas = ([(root @ x[:, 3:6, None])[..., 0]] for x in (qd, qdd))
+        falls = [qdd[:, :3] - self._gravity]
+        for l in range(1, self.count):
+            p, dof = self._parent[l], l + 5
+            up, w = turns[p], spins[p]
+            turn = up @ self._turn[l]
+            axis = turn @ self._axis[l]
+            arm = up @ self._offset[l]
+            angle, rate, push = (q[:, l + 6] - self._zero[l - 1])[:, None], qd[:, dof, None], qdd[:, dof, None]
+            turning[:, l, :, 6:], moving[:, l, :, 6:] = turning[:, p, :, 6:], moving[:, p, :, 6:]
+            if self._slide[l]:
+                arm = arm + angle * axis
+                extra, spin, alpha = push * axis + 2 * rate * cross(w, axis), w, alphas[p]
+                moving[:, l, :, dof] = axis
+            else:
+                K = skew(self._axis[l])
+                turn = turn @ (eye + torch.sin(angle)[..., None] * K + (1 - torch.cos(angle))[..., None] * (K @ K))
+                extra, spin, alpha = 0.0, w + rate * axis, alphas[p] + push * axis + rate * cross(w, axis)
+                turning[:, l, :, dof] = axis
+            moving[:, l, :, 6:] += skew(-arm) @ turning[:, p, :, 6:]
+            moving[:, l, :, 3:6] = moving[:, p, :, 3:6] + skew(-arm) @ root
+            falls.append(falls[p] + cross(alphas[p], arm) + cross(w, cross(w, arm)) + extra)
+            for store, value in ((turns, turn), (spins, spin), (alphas, alpha)):
+                store.append(value)
+        back = torch.stack(turns, 1).mT
+        spin, alpha, fall = ((back @ torch.stack(x, 1)[..., None])[..., 0] for x in (spins, alphas, falls))
+        return LinkMotion(spin, alpha, fall, back @ turning, back @ moving)
+
+    def forces(self, motion: LinkMotion, qd: Tensor, qdd: Tensor) -> Tensor:
+        """Y [B, nv, P] at a motion."""
+        still = torch.zeros_like(motion.spin)  # the acceleration is that of a point, not a spatial one
+        moment, force = wrench_columns(motion.spin, still, motion.alpha, motion.acceleration)
+        y = motion.turning.mT @ moment + motion.moving.mT @ force  # [B, L, nv, 10]
+        joint = slice(6, self.robot.nv)
+        own = qdd.new_zeros(*qdd.shape, 2 * self.robot.nj)
+        own[:, joint] = torch.cat([torch.diag_embed(x[:, joint]) for x in (qdd, qd)], -1)
+        return torch.cat([y.transpose(1, 2).flatten(2), own], -1)
+
+    def __call__(self, q: Tensor, qd: Tensor, qdd: Tensor) -> Tensor:
+        """Y [B, nv, P]."""
+        return self.forces(self.motion(q, qd, qdd), qd, qdd)
+
+    def mass(self, motion: LinkMotion, parameters: Tensor) -> Tensor:
+        """Mass matrix [B, nv, nv]."""
+        m, h, inertia = self.bodies(parameters)
+        turning, moving = motion.turning, motion.moving
+        cross = turning.mT @ (skew(h) @ moving)
+        H = (turning.mT @ (inertia @ turning) + cross + cross.mT + m[:, None, None] * (moving.mT @ moving)).sum(1)
+        joint = torch.arange(6, self.robot.nv)
+        H[:, joint, joint] += parameters[PER_LINK * self.count :][: self.robot.nj]
+        return H
+
+    def bodies(self, parameters: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Mass [L], mass times com [L, 3] and inertia about the origin [L, 3, 3]."""
+        m, h, six = parameters[: PER_LINK * self.count].view(self.count, PER_LINK).split((1, 3, 6), -1)
+        return m[:, 0], h, six[:, [0, 3, 4, 3, 1, 5, 4, 5, 2]].view(-1, 3, 3)
+
+    def prior(self) -> Tensor:
+        """Plain bodies [P]."""
+        each = torch.zeros(self.count, PER_LINK, dtype=torch.float64)
+        each[:, 0], each[:, 4:7] = PRIOR_MASS, PRIOR_INERTIA
+        return torch.cat([each.flatten(), each.new_zeros(2 * self.robot.nj)])
+
+
+class FreeIdentification:
+    """Fits parameters to frames without contact."""
+
+    def __init__(self, robot: RobotModel):
+        self.robot, self.regressor = robot, FreeRegressor(robot)
+        m = robot.mj_model
+        self._low, self._high = torch.as_tensor(robot.joint_range).unbind(-1)
+        self._stiffness = torch.as_tensor(m.jnt_stiffness[1:].copy())
+        self._rest = torch.as_tensor(m.qpos_spring[robot.joint_q].copy())
+
+    def pull(self, q: Tensor, qd: Tensor, force: Tensor) -> Tensor:
+        """Known generalised forces [B, nv]: none on the base; on joints the given ones, springs and limits."""
+        q, rate = q[:, self.robot.joint_q], qd[:, self.robot.joint_qd]
+        limit = limit_force(q, rate, self._low, self._high, self.robot.limit_gains)
+        joints = force + limit - self._stiffness * (q - self._rest)
+        return torch.cat([torch.zeros_like(qd[:, :6]), joints], -1)
+
+    def guess(self, frames: Frames) -> tuple[Tensor, Tensor]:
+        """Parameters [P] by least squares on mean accelerations, and what the data do not tell of them [P, K].
+
+        Rows are weighted by what they leave unexplained.
+        The teacher looks at the motion where its substeps start: on average half a substep before a frame's middle.
+        """
+        q, qd, next_q, change = frames["q"], frames["qd"], frames["next_q"], frames["next_qd"] - frames["qd"]
+        half = 0.5 * (1 - 1 / self.robot.substeps)
+        turned = quat_log(quat_multiply(quat_conjugate(q[:, 3:7]), next_q[:, 3:7]))
+        middle, rate = q + half * (next_q - q), qd + half * change
+        middle[:, 3:7] = quat_multiply(q[:, 3:7], quat_exp(half * turned))
+        y = self.regressor(middle, rate, change / self.robot.frame_dt)
+        pull = self.pull(middle, rate, frames["force"])
+        size = torch.ones(self.robot.nv, dtype=q.dtype)
+        for _ in range(2):
+            rows, given = y / size[:, None], pull / size
+            parameters, _, null = solve_rank(rows.flatten(0, 1), given.flatten())
+            size = (y @ parameters - pull).square().mean(0).sqrt()
+            size = size.clamp(min=1e-6 * float(pull.abs().max()))
+        return parameters, null
+
+    def frame(self, parameters: Tensor, q: Tensor, qd: Tensor, force: Tensor) -> tuple[Tensor, Tensor]:
+        """One frame through the substeps: next qd [B, nv], and how it changes with the parameters [B, nv, P].
+
+        As in Identification.frame, the change counts what the parameters do along this motion.
+        """
+        dt = self.robot.frame_dt / self.robot.substeps
+        slope = 0.0
+        for _ in range(self.robot.substeps):
+            still = torch.zeros_like(qd)
+            motion = self.regressor.motion(q, qd, still)
+            factor = torch.linalg.cholesky_ex(self.regressor.mass(motion, parameters))[0]
+            need = self.pull(q, qd, force) - self.regressor.forces(motion, qd, still) @ parameters
+            qdd = torch.cholesky_solve(need[..., None], factor)[..., 0]
+            slope = slope - dt * torch.cholesky_solve(self.regressor(q, qd, qdd), factor)
+            qd = qd + dt * qdd
+            quat = quat_multiply(q[:, 3:7], quat_exp(dt * qd[:, 3:6]))
+            q = torch.cat([q[:, :3] + dt * qd[:, :3], quat, q[:, 7:] + dt * qd[:, 6:]], -1)
+        return qd, slope
+
+    def fit(self, frames: Frames, iterations: int = 6) -> Inertias:
+        """A first guess, then Gauss-Newton through the substeps until it stops gaining."""
+        frames = self.calm(frames)
+        q, qd, force, target = (frames[k] for k in ("q", "qd", "force", "next_qd"))
+        size = (target - qd).square().mean(0).sqrt()
+        best, parameters = (torch.inf, None, 0, None), self.possible(*self.guess(frames))
+        for _ in range(iterations):
+            reached, slope = self.frame(parameters, q, qd, force)
+            off = (target - reached) / size
+            residual = float(off.square().mean().sqrt())
+            if not residual < best[0]:
+                break
+            step, rank, null = solve_rank((slope / size[:, None]).flatten(0, 1), off.flatten())
+            gained, best = residual < 0.9 * best[0], (residual, parameters, rank, null)
+            if residual < EXACT or not gained:
+                break
+            parameters = parameters + step
+        residual, parameters, rank, null = best
+        if parameters is None:
+            raise ValueError(f"no inertias of {self.robot.name} explain the frames given; are they free of contact?")
+        return Inertias(self.robot, self.possible(parameters, null), rank, residual)
+
+    def calm(self, frames: Frames) -> Frames:
+        """At most MOST_FRAMES from all over those in which nothing moves more than CALM, in float64."""
+        fast = torch.maximum(frames["qd"].abs(), frames["next_qd"].abs())[:, 3:].amax(-1)
+        calm = (self.robot.frame_dt * fast < CALM).nonzero()[:, 0]
+        if len(calm) * self.robot.nv < 2 * self.regressor.size:
+            raise ValueError(f"only {len(calm)} of {len(fast)} frames turn less than {CALM} rad; give more data")
+        some = calm[torch.linspace(0, len(calm) - 1, min(len(calm), MOST_FRAMES)).long()]
+        return {name: value[some].double() for name, value in frames.items()}
+
+    def possible(self, parameters: Tensor, null: Tensor, rounds: int = 1000) -> Tensor:
+        """The prior in the combinations `null` [P, K] that the data do not tell, changed until every body can exist.
+
+        Projects in turn on bodies that can exist and on what the data tell. If that does not arrive the data come
+        first, unless a mass or the mass matrix were not positive: then bodies that can exist, nearly as the data tell.
+        """
+        parameters = parameters + null @ (null.T @ (self.regressor.prior() - parameters))
+        every = torch.stack([torch.cat([self.moments(x).flatten(), self.own(x)]) for x in torch.eye(len(null))], -1)
+        back = null @ torch.linalg.pinv(every.double() @ null) @ every.double()  # nearest in second moments
+        for _ in range(rounds):
+            change = self.existing(parameters, 5 * LEAST) - parameters  # aims inside, to arrive
+            if float(change.abs().max()) < 1e-7:
+                break
+            parameters = parameters + back @ change
+        return parameters if self.positive(parameters) else self.existing(parameters)
+
+    def positive(self, parameters: Tensor, n: int = 256) -> bool:
+        """Whether masses and the mass matrix are, over random configurations."""
+        generator = torch.Generator().manual_seed(0)
+        q = torch.pi * (2 * torch.rand(n, self.robot.nq, generator=generator, dtype=torch.float64) - 1)
+        q[:, 3:7] = quat_exp(q[:, 3:6])
+        still = torch.zeros(n, self.robot.nv, dtype=q.dtype)
+        H = self.regressor.mass(self.regressor.motion(q, still, still), parameters)
+        bad = torch.linalg.cholesky_ex(H)[1].any()
+        return not bool(bad) and bool((self.regressor.bodies(parameters)[0] > LEAST * PRIOR_MASS).all())
+
+    def existing(self, parameters: Tensor, least: float = LEAST) -> Tensor:
+        """The nearest bodies that can exist: the second moments of their mass are positive. No armature is below 0."""
+        values, vectors = torch.linalg.eigh(self.moments(parameters))
+        moments = vectors @ torch.diag_embed(values.clamp(min=least * PRIOR_INERTIA)) @ vectors.mT
+        second = moments[:, :3, :3]
+        trace = second.diagonal(dim1=-2, dim2=-1).sum(-1)[:, None, None]
+        inertia = trace * torch.eye(3, dtype=second.dtype) - second
+        six = inertia[:, [0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]]
+        links = torch.cat([moments[:, 3, 3:], moments[:, :3, 3], six], -1).flatten()
+        armature, damping = self.own(parameters).split(self.robot.nj)
+        return torch.cat([links, armature.clamp(min=0.0), damping])
+
+    def moments(self, parameters: Tensor) -> Tensor:
+        """Second moments of every link's mass with (place, 1): [L, 4, 4]."""
+        m, h, inertia = self.regressor.bodies(parameters)
+        trace = inertia.diagonal(dim1=-2, dim2=-1).sum(-1)[:, None, None]
+        second = trace / 2 * torch.eye(3, dtype=m.dtype) - inertia
+        return torch.cat([torch.cat([second, h[:, :, None]], -1), torch.cat([h, m[:, None]], -1)[:, None]], -2)
+
+    def own(self, parameters: Tensor) -> Tensor:
+        """Armature and damping [2 nj]."""
+        return parameters[PER_LINK * self.regressor.count :]
+
+
+def identify_free(robot: RobotModel, frames: Frames) -> Inertias:
+    """Inertial parameters from frames without contact, of which those inside the joint limits are the best."""
+    with torch.no_grad():
+        return FreeIdentification(robot).fit(frames)
+
+
+def fit_contact_gains(
+    robot: RobotModel, inertias: Inertias, frames: Frames, advance: Advance, iterations: int = 12
+) -> Gains:
+    """(ke, kd, kf, mu) by Levenberg-Marquardt in their logarithms, from frames that touch the ground.
+
+    `advance` moves the frames on with given gains. The starts know the robot's weight only. Errors far beyond a cut
+    hardly count: frames that the model cannot explain shall not bend the gains. The cut narrows in stages.
+    """
+    size = (frames["next_qd"] - frames["qd"]).square().mean(0).sqrt()
+
+    def errors(x: Tensor) -> Tensor:
+        """[B, nv] over a velocity's usual change; a robot that came apart is off by FAR."""
+        off = (advance(tuple(x.exp().tolist()), frames) - frames["next_qd"]) / size
+        return torch.nan_to_num(off, nan=FAR, posinf=FAR, neginf=-FAR).clamp(-FAR, FAR).double()
+
+    def cost(off: Tensor, cut: float) -> float:
+        return float(torch.log1p((off / cut).square()).mean())
+
+    weight = float(inertias.links()["mass"].sum() * abs(robot.mj_model.opt.gravity).max())
+    starts = [(weight / d, t * weight / d, g * t * weight / d, 0.7) for d, t, g in product(DEPTHS, TIMES, GRIPS)]
+    starts = [torch.tensor(start, dtype=torch.float64).log() for start in starts]
+
+    def descend(x: Tensor, cut: float) -> Tensor:
+        off, damp = errors(x), 1e-2
+        for _ in range(iterations):
+            slope = torch.stack([(errors(x + e) - off) / STEP for e in STEP * torch.eye(4, dtype=x.dtype)], -1)
+            trust = slope / (1 + (off / cut).square())[..., None]
+            gram, pull = torch.einsum("bvi,bvj->ij", trust, slope), torch.einsum("bvi,bv->i", trust, off)
+            last, gain = cost(off, cut), 0.0
+            while gain <= 0 and damp < 1e3:
+                step = torch.linalg.solve(gram + damp * (gram.diagonal() + 1e-9).diag(), -pull).clamp(-1.0, 1.0)
+                tried = errors(x + step)
+                gain = last - cost(tried, cut)
+                damp *= 0.2 if gain > 0 else 5.0
+            if gain > 0:
+                x, off = x + step, tried
+            if gain < 1e-5 * last or float(step.abs().max()) < 1e-3:
+                break
+        return x
+
+    first, *rest = CUTS
+    starts = sorted(starts, key=lambda x: cost(errors(x), first))[:TRIED]
+    x = min((descend(start, first) for start in starts), key=lambda x: cost(errors(x), first))
+    for cut in rest:
+        x = descend(x, cut)
+    return tuple(x.exp().tolist())

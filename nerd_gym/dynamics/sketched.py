@@ -1,0 +1,100 @@
+"""`sketched`: a network corrects a sketch of the frame; for robots with a free base.
+
+Kinematics, joint limits and gravity are the MJCF's; inertias and contact gains of the sketch come from data
+(identify_free.py), and what its frozen pose and its simple contact law miss is the network's to say.
+"""
+
+from __future__ import annotations
+
+import torch
+import warp as wp
+from torch import Tensor
+
+from ..backends.warp import Slices, init_warp, make_physics, make_tree
+from ..robots.contacts import Contacts
+from ..robots.model import RobotModel
+from .contact_features import soon_features
+from .identify import Inertias
+from .mlp import MlpModel
+from .model import Motion
+from .network_model import BUSY, STILL
+from .sketch import make_ways, shape_of, sketch_kernel
+from .symmetry import View
+
+
+class Sketch:
+    """The sketch of a robot: parameters [P] as identify.py has them, gains [4] of its contacts (ke, kd, kf, mu)."""
+
+    def __init__(
+        self,
+        robot: RobotModel,
+        parameters: Tensor,
+        gains: Tensor,
+        device: torch.device | str = "cpu",
+        threads: int | None = None,
+    ):
+        init_warp()
+        self.robot, self.device, self.threads = robot, torch.device(device), threads
+        on = wp.device_from_torch(self.device)
+        tree = make_tree(Inertias(robot, parameters.double().cpu()).links(), robot, on)
+        physics = make_physics(robot, robot.substeps)
+        physics.ke, physics.kd, physics.kf, physics.mu = map(float, gains)
+        shape = shape_of(tree)
+        self._kernel, self._constants = sketch_kernel(shape), [tree, physics, make_ways(shape, on)]
+
+    def record(self, slices: Slices, state: list[wp.array], out: list[wp.array]) -> list[wp.Launch]:
+        """Launches over arrays that stay: q, qd, force, ground point and normal; step and change of velocity."""
+        return slices.record(self._kernel, [*state, *self._constants, *out])
+
+    def __call__(self, now: Motion, force: Tensor, ground: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """Step and change of velocity [N, nv] of a frame, in the base's axes at its start."""
+        with torch.inference_mode(False):
+            given = [x.detach().clone(memory_format=torch.contiguous_format) for x in (*now, force, *ground)]
+            out = [torch.zeros_like(given[1]) for _ in range(2)]
+            slices = Slices(len(force), self.device, self.threads)
+            state = [*map(wp.from_torch, given[:3]), *(wp.from_torch(x, dtype=wp.vec3) for x in given[3:])]
+            slices.run(self.record(slices, state, [*map(wp.from_torch, out)]))
+            slices.close()
+        return out[0], out[1]
+
+
+class SketchedModel(MlpModel):
+    """An `mlp` that learns how a frame departs from its sketch.
+
+    It sees what the sketch says beyond free fall, and of contacts and limits only how near they are a frame later.
+    """
+
+    kind = "sketched"
+    default_network = {"width": 128, "depth": 3}
+    sketched = True
+
+    def _open(self, tensors: dict[str, Tensor]) -> None:
+        if not self.robot.free_base:
+            raise ValueError(f"{self.robot.name} has a fixed base; sketched models are for robots with a free one")
+        self._own = {name: tensors[name].detach().cpu() for name in ("sketch.parameters", "sketch.gains")}
+        self.sketch = Sketch(self.robot, *self._own.values(), self.device, self.threads)
+        super()._open(tensors)
+
+    def _expected(self, now: Motion, velocity: Tensor, force: Tensor, contacts: Contacts) -> tuple[Tensor, Tensor]:
+        return self.sketch(now, force, (contacts.ground_point, contacts.ground_normal))
+
+    def _features(self, view: View, now: Motion, change: Tensor, element: Tensor | None) -> Tensor:
+        parts = [view.joints.flatten(1)[:, self._shown], view.vectors.flatten(1), view.spin.flatten(1)]
+        if self.robot.ground is not None:
+            parts.append(soon_features(view.distance, view.normal_speed, self._dt))
+        parts.append(soon_features(*self._limit_motion(view), self._dt))
+        beyond = torch.cat([change[:, :3] - self._falls(now), change[:, 3:]], 1)
+        return torch.cat([*parts, self._canonical.motion(beyond, element)], 1)
+
+    def quiet(self, inputs: Tensor) -> Tensor:
+        """[..., 1] of normalised inputs: 1 when something happens, near 0 where the sketch says that all just falls."""
+        scale, at = self.normaliser, slice(inputs.shape[-1] - self.robot.nv, None)
+        beyond = inputs[..., at] + scale.input_mean[at] / scale.input_std[at]
+        return (STILL + BUSY * beyond.square().mean(-1, keepdim=True)).clamp(max=1.0).sqrt()
+
+    def tensors(self) -> dict[str, Tensor]:
+        return super().tensors() | self._own
+
+    @classmethod
+    def new_facts(cls, robot: RobotModel) -> dict[str, bool]:
+        return {}

@@ -1,0 +1,127 @@
+"""Inertial parameters and contact gains of robots with a free base, from data."""
+
+import copy
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+
+from nerd_gym.backends.warp import WarpBackend, read_links
+from nerd_gym.dynamics.identify import Inertias
+from nerd_gym.dynamics.identify_free import FreeRegressor, fit_contact_gains, identify_free
+from nerd_gym.robots.contacts import ContactFinder
+from nerd_gym.robots.kinematics import Kinematics
+from nerd_gym.robots.model import RobotModel
+
+from ..conftest import everyone, random_state, robot
+
+
+def true_parameters(model):
+    """Of the MJCF, about the joints' origins."""
+    links = read_links(model)
+    rows = []
+    for m, c, inertia in zip(links["mass"], links["com"], links["inertia"], strict=True):
+        about = inertia + m * (c @ c * np.eye(3) - np.outer(c, c))
+        rows += [m, *(m * c), *about[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]]]
+    own = model.mj_model.dof_armature[6:], model.mj_model.dof_damping[6:]
+    return torch.as_tensor(np.concatenate([rows, *own]))
+
+
+def mass_matrices(model, parameters, n=64):
+    """[n, nv, nv] over random configurations."""
+    q = random_state(model, n, seed=5)[0].double()
+    regressor, still = FreeRegressor(model), torch.zeros(n, model.nv, dtype=q.dtype)
+    return regressor.mass(regressor.motion(q, still, still), parameters)
+
+
+@pytest.mark.parametrize("name", ["ant", "anymal"])
+def test_regressor_gives_mujocos_inverse_dynamics(name):
+    model = robot(name)
+    generator = torch.Generator().manual_seed(0)
+    q = torch.randn(16, model.nq, generator=generator, dtype=torch.float64)
+    q[:, 3:7] = torch.nn.functional.normalize(q[:, 3:7], dim=-1)
+    qd, qdd = (2 * torch.randn(16, model.nv, generator=generator, dtype=torch.float64) for _ in range(2))
+    regressor, p = FreeRegressor(model), true_parameters(model)
+    force = regressor(q, qd, qdd) @ p
+    still = regressor(q, qd, torch.zeros_like(qdd)) @ p
+    mass = regressor.mass(regressor.motion(q, qd, qdd), p)
+    torch.testing.assert_close((mass @ qdd[..., None])[..., 0], force - still)
+    free = copy.copy(model.mj_model)
+    free.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
+    data = mujoco.MjData(free)
+    for row in range(16):
+        data.qpos[:], data.qvel[:], data.qacc[:] = q[row], qd[row], qdd[row]
+        mujoco.mj_inverse(free, data)
+        np.testing.assert_allclose(force[row], data.qfrc_inverse, rtol=1e-4, atol=1e-3)
+
+
+def frames_of(teacher, forces, q, qd):
+    """One frame of a teacher from given states, over its ground."""
+    teacher.reset(everyone(len(q)), q, qd)
+    ground = {name: getattr(teacher, name).clone() for name in ("ground_point", "ground_normal")}
+    teacher.step(forces)
+    return {"q": q, "qd": qd, "force": forces, "next_q": teacher.q.clone(), "next_qd": teacher.qd.clone()} | ground
+
+
+def random_forces(model, n, share=0.5):
+    force = torch.as_tensor(model.force_limit, dtype=torch.float32)
+    return share * force * (2 * torch.rand(n, model.nj, generator=torch.Generator().manual_seed(1)) - 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("ant", {'mass="31.65': 'mass="20.65', 'pos="0.1 0.1 0" mass="7.83': 'pos="0.1 0.1 0" mass="3.83'}),
+        ("anymal", {'mass="27.99': 'mass="40.99', 'pos="0.0562497973 -0.0115': 'pos="0.0962497973 -0.0515'}),
+    ],
+)
+def test_inertias_follow_the_data(name, changes, tmp_path):
+    """The teacher's masses, armature and damping change, the description does not."""
+    model = robot(name)
+    text = model.path.read_text()
+    for old, new in (changes | {' armature="0.0': ' damping="0.3" armature="0.1'}).items():
+        assert old in text
+        text = text.replace(old, new)
+    path = tmp_path / f"{name}.xml"
+    path.write_text(text)
+    teacher_model = RobotModel.from_mjcf(path)
+    q, qd = random_state(model, 300, speed=8.0, height=3.0)
+    inertias = identify_free(
+        model, frames_of(WarpBackend(teacher_model, 300, threads=1), random_forces(model, 300), q, qd)
+    )
+    true, described = (mass_matrices(model, true_parameters(x)) for x in (teacher_model, model))
+    found = mass_matrices(model, inertias.parameters)
+    off, wrong = ((x - true).norm(dim=(1, 2)) / true.norm(dim=(1, 2)) for x in (found, described))
+    assert inertias.residual < 1e-3 and off.max() < 1e-3 < 0.1 < wrong.min(), (inertias.residual, off, wrong)
+    links = inertias.links()
+    assert links["mass"].min() > 0 and torch.linalg.eigvalsh(found).min() > 0
+    assert len(links["armature"]) == len(links["damping"]) == model.nj
+    np.testing.assert_allclose(links["mass"].sum(), teacher_model.mj_model.body_mass.sum(), rtol=1e-3)
+    np.testing.assert_allclose(links["damping"], 0.3, atol=0.03)
+
+
+@pytest.mark.parametrize("gains", [(2e4, 200.0, 300.0, 0.3), (1e5, 1000.0, 550.0, 1.2)])
+@pytest.mark.parametrize("name", ["ant", "anymal"])
+def test_contact_gains_follow_the_data(name, gains):
+    """Gains at which the teacher's substeps suffice: where contacts chatter (ANYmal, kf 1000) the fit is lost."""
+    model, n = robot(name), 600
+    backend = WarpBackend(model, n, threads=1)
+
+    def advance(gains, frames):
+        physics = backend._physics
+        physics.ke, physics.kd, physics.kf, physics.mu = gains
+        backend._make_launches(1)
+        return frames_of(backend, frames["force"], frames["q"], frames["qd"])["next_qd"]
+
+    q, qd = random_state(model, n, speed=4.0)
+    q[:, 3:7] = torch.as_tensor(model.mj_model.qpos0[3:7])
+    find = ContactFinder(model, Kinematics(model))
+    backend.reset(everyone(n), q, qd)
+    depth = 0.02 * torch.rand(n, generator=torch.Generator().manual_seed(2)) - 0.005
+    q[:, 2] -= find(q, backend.ground_point, backend.ground_normal).distance.amin(-1) + depth
+    frames = {"q": q, "qd": qd, "force": random_forces(model, n)}
+    frames["next_qd"] = advance(gains, frames)
+    inertias = Inertias(model, true_parameters(model))
+    found = fit_contact_gains(model, inertias, frames, advance)
+    np.testing.assert_allclose(found, gains, rtol=0.01)
