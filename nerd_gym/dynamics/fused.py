@@ -105,6 +105,7 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
         scale: Scale,
         functional: wp.array(dtype=per_element),
         change: wp.array2d(dtype=wp.float32),
+        ahead: wp.array2d(dtype=wp.float32),
         inputs: wp.array2d(dtype=wp.float32),
         element: wp.array(dtype=wp.int32),
         quiet: wp.array(dtype=wp.float32),
@@ -139,44 +140,45 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
         offset = wp.dot(ground_point[env] - base, plane)
         normal = world * plane
 
-        # Poses and velocities, root to leaves.
-        for f in range(frames):
-            if wp.static(free) and f == frame:
-                rotation[f] = wp.identity(n=3, dtype=wp.float32)
-                vel_w[f] = base_w
-                vel_v[f] = base_v
-            else:
-                p = body.parent[f]
-                up = world
-                place = -(world * base)
-                w = wp.vec3(0.0, 0.0, 0.0)
-                v = wp.vec3(0.0, 0.0, 0.0)
-                if p >= 0:
-                    up = rotation[p]
-                    place = origin[p]
-                    w = vel_w[p]
-                    v = vel_v[p]
-                j = body.joint[f]
-                angle = wp.float32(0.0)
-                rate = wp.float32(0.0)
-                if j >= 0:
-                    angle = q[env, j + q_shift] - body.zero[f]
-                    rate = qd[env, j + dof_shift]
-                s = wp.sin(angle)
-                c = 1.0 - wp.cos(angle)
-                r = up * (body.turn[f] + s * body.turn_sin[f] + c * body.turn_cos[f])
-                local = body.place[f] + s * body.place_sin[f] + c * body.place_cos[f] + angle * body.place_lin[f]
-                place = place + up * local
-                axis = rate * (r * body.axis[f])
-                if body.hinge[f] == 1:
-                    w = w + axis
-                    v = v + wp.cross(place + r * body.anchor[f], axis)
+        # Poses and velocities, root to leaves. A sketch has done without them.
+        if wp.static(not sketched):
+            for f in range(frames):
+                if wp.static(free) and f == frame:
+                    rotation[f] = wp.identity(n=3, dtype=wp.float32)
+                    vel_w[f] = base_w
+                    vel_v[f] = base_v
                 else:
-                    v = v + axis
-                rotation[f] = r
-                origin[f] = place
-                vel_w[f] = w
-                vel_v[f] = v
+                    p = body.parent[f]
+                    up = world
+                    place = -(world * base)
+                    w = wp.vec3(0.0, 0.0, 0.0)
+                    v = wp.vec3(0.0, 0.0, 0.0)
+                    if p >= 0:
+                        up = rotation[p]
+                        place = origin[p]
+                        w = vel_w[p]
+                        v = vel_v[p]
+                    j = body.joint[f]
+                    angle = wp.float32(0.0)
+                    rate = wp.float32(0.0)
+                    if j >= 0:
+                        angle = q[env, j + q_shift] - body.zero[f]
+                        rate = qd[env, j + dof_shift]
+                    s = wp.sin(angle)
+                    c = 1.0 - wp.cos(angle)
+                    r = up * (body.turn[f] + s * body.turn_sin[f] + c * body.turn_cos[f])
+                    local = body.place[f] + s * body.place_sin[f] + c * body.place_cos[f] + angle * body.place_lin[f]
+                    place = place + up * local
+                    axis = rate * (r * body.axis[f])
+                    if body.hinge[f] == 1:
+                        w = w + axis
+                        v = v + wp.cross(place + r * body.anchor[f], axis)
+                    else:
+                        v = v + axis
+                    rotation[f] = r
+                    origin[f] = place
+                    vel_w[f] = w
+                    vel_v[f] = v
 
         # The view from the robot's frame.
         back = wp.identity(n=3, dtype=wp.float32)
@@ -200,7 +202,7 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
                 view[at_normal + i] = outward[i]
             if wp.static(free):
                 view[at_spin + i] = base_w[i]
-        if wp.static(ground):
+        if wp.static(ground and not sketched):
             for k in range(candidates):
                 f = body.carrier[k]
                 point = origin[f] + rotation[f] * body.centre[k] - body.radius[k] * normal
@@ -253,7 +255,7 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
             for k in range(distinct):
                 at = views.candidates[e, k]
                 if wp.static(sketched):
-                    put_soon(inputs, env, at_near + k, distance[at] + dt * speed[at], scale)
+                    put_soon(inputs, env, at_near + k, ahead[env, body.distinct[at]], scale)
                 else:
                     near = put_near(inputs, env, at_near + k, distinct, distance[at], speed[at], dt, soon, scale)
                     touch = wp.max(touch, near)

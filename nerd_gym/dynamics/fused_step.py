@@ -27,7 +27,7 @@ class FusedStep:
         self._batch: Batch | None = None
 
     def __call__(self, state: Motion, joint_force: Tensor, contacts: Contacts) -> Motion:
-        """The state a frame later; the contacts are told their distances, which are found on the way."""
+        """The state a frame later; the contacts are told their distances if they are found on the way."""
         batch = self.see(state, joint_force, contacts)
         run_network(self._model.module, batch.inputs, batch.hidden, batch.outputs)
         batch.slices.run(batch.advance)
@@ -44,7 +44,7 @@ class FusedStep:
         if batch.sketch is not None:
             batch.slices.run(batch.sketch)
         batch.slices.run(batch.see)
-        if self.sizes.ground:
+        if self.sizes.ground and not self.sizes.sketched:
             contacts.distance = batch.distances.clone()
         return batch
 
@@ -90,17 +90,20 @@ class Batch:
         self.element = empty(rows, dtype=torch.int32)
         self.quiet = empty(rows)
         self.distances = empty(rows, sizes.candidates)
-        self.step, self.change = (empty(rows if sizes.sketched else 1, robot.nv) for _ in range(2))  # of the sketch
+        # Of the sketch, if there is one.
+        sketched = rows if sizes.sketched else 1
+        self.step, self.change = empty(sketched, robot.nv), empty(sketched, robot.nv)
+        self.ahead = empty(sketched, sizes.candidates)
         self.hidden = [empty(rows, layer.out_features) for layer in linear_layers(model.module)[:-1]]
         self.slices = Slices(rows, device, model.threads)
-        names = ("q", "qd", "force", "inputs", "outputs", "element", "quiet", "distances", "step", "change")
+        names = ("q", "qd", "force", "inputs", "outputs", "element", "quiet", "distances", "step", "change", "ahead")
         arrays = (wp.from_torch(getattr(self, name)) for name in names)
-        q, qd, force, inputs, outputs, element, quiet, distances, step, change = arrays
+        q, qd, force, inputs, outputs, element, quiet, distances, step, change, ahead = arrays
         ground = [wp.from_torch(x, dtype=wp.vec3) for x in (self.point, self.normal)]
-        seen = [q, qd, force, *ground, *constants, functional, change, inputs, element, quiet, distances]
+        seen = [q, qd, force, *ground, *constants, functional, change, ahead, inputs, element, quiet, distances]
         self.sketch = None
         if sizes.sketched:
-            self.sketch = model.sketch.record(self.slices, [q, qd, force, *ground], [step, change])
+            self.sketch = model.sketch.record(self.slices, [q, qd, force, *ground], [step, change, ahead])
         self.see = self.slices.record(see_kernel(sizes), seen)
         self.stand = self.slices.record(stand_kernel(sizes), [q, *ground, constants[0], distances])
         moved = [outputs, element, quiet, step, change, *constants, q, qd]

@@ -74,6 +74,7 @@ class Body:
     centre: wp.array(dtype=wp.vec3)  # [C], in that frame
     radius: wp.array(dtype=wp.float32)  # [C]
     slot: wp.array(dtype=wp.int32)  # [C], its number among the distinct ones, or -1
+    distinct: wp.array(dtype=wp.int32)  # [S], the other way round
     unlimited: wp.array(dtype=wp.int32)  # [nj], 1 for a hinge that turns all the way round
     shown: wp.array(dtype=wp.int32)  # which entries of the joints' view [4, nj] the network sees
     limited: wp.array(dtype=wp.int32)  # [L]
@@ -150,6 +151,7 @@ def make_body(model: NetworkModel, shown: Shown) -> Body:
         "centre": (candidates.position, wp.vec3),
         "radius": (candidates.radius, wp.float32),
         "slot": (slot, wp.int32),
+        "distinct": (shown.distinct, wp.int32),
         "unlimited": (model.robot_frames.unlimited.cpu(), wp.int32),
         "shown": (shown.entries.cpu(), wp.int32),
         "limited": (shown.limited.cpu(), wp.int32),

@@ -125,11 +125,8 @@ class MlpModel(NetworkModel):
                 size += (1 - near.amin(-1, keepdim=True).clamp_min(0) / TOUCHING).clamp_min(0).square()
         return size.clamp(max=1.0).sqrt()
 
-    def _expected(self, now: Motion, velocity: Tensor, force: Tensor, contacts: Contacts) -> tuple[Tensor, Tensor]:
-        """Step and change of velocity [N, nv], in the robot's frame, that the network corrects.
-
-        velocity [N, nv] is that of `now` in the frame.
-        """
+    def _expected(self, now: Motion, velocity: Tensor) -> tuple[Tensor, Tensor]:
+        """Step and change of velocity [N, nv] that the network corrects; all velocities are in the robot's frame."""
         change = torch.zeros_like(velocity)
         if self.falling:
             change[:, :3] = self._falls(now)
@@ -139,7 +136,8 @@ class MlpModel(NetworkModel):
         """The change of a free base's velocity [N, 3] in free fall, in its axes."""
         return self._fall * self.robot_frames.gravity_in(Frame(now.q[:, :3], quat_to_matrix(now.q[:, 3:7])))
 
-    def _view(self, frame: Frame, velocity: Tensor, now: Motion, force: Tensor, contacts: Contacts) -> View:
+    def _view(self, frame: Frame, now: Motion, force: Tensor, normal: Tensor, points: PointMotion | None) -> View:
+        """The robot seen from its frame; normal [N, 3] is the ground's in the world."""
         robot, frames = self.robot, self.robot_frames
         q = now.q[:, robot.joint_q]
         sine = torch.where(frames.unlimited, torch.sin(q), q)
@@ -147,16 +145,14 @@ class MlpModel(NetworkModel):
         joints = torch.stack([sine, cosine, now.qd[:, robot.joint_qd], force], 1)
         vectors = [frames.gravity_in(frame)] if self._gravity else []
         none = q[:, :0]
-        points = PointMotion(none, none, none[:, None].expand(-1, 3, -1))
         if robot.ground is not None:
-            vectors.append(frame.vector(contacts.ground_normal))
-            points = self._points(contacts, frame, velocity)
+            vectors.append(frame.vector(normal))
         spin = now.qd[:, None, 3:6] if robot.free_base else q.new_zeros(len(q), 0, 3)
         directions = torch.stack(vectors, 1) if vectors else q.new_zeros(len(q), 0, 3)
-        return View(joints, directions, spin, *points)
+        return View(joints, directions, spin, *(points or (none, none, none[:, None].expand(-1, 3, -1))))
 
-    def _features(self, view: View, now: Motion, change: Tensor, element: Tensor | None) -> Tensor:
-        """[N, D] of canonical views; change [N, nv] of velocity is what is expected, in the robot's frame."""
+    def _features(self, view: View) -> Tensor:
+        """[N, D] of canonical views."""
         parts = [view.joints.flatten(1)[:, self._shown], view.vectors.flatten(1), view.spin.flatten(1)]
         if self.robot.ground is not None:
             points = PointMotion(view.distance, view.normal_speed, view.slip)
@@ -195,9 +191,9 @@ class MlpModel(NetworkModel):
         """Features [N, D], elements [N] that lead to the canonical views, and what is expected of the frame."""
         frame = self.robot_frames.frame(contacts.poses)
         velocity = self.robot_frames.velocity(frame, now.qd)
-        view, element = self._canonical(self._view(frame, velocity, now, force, contacts))
-        expected = self._expected(now, velocity, force, contacts)
-        return self._features(view, now, expected[1], element), element, expected
+        points = self._points(contacts, frame, velocity) if self.robot.ground is not None else None
+        view, element = self._canonical(self._view(frame, now, force, contacts.ground_normal, points))
+        return self._features(view), element, self._expected(now, velocity)
 
     def _examples(self, now: Motion, after: Motion, force: Tensor, contacts: Contacts) -> tuple[Tensor, Tensor]:
         features, element, expected = self._see(now, force, contacts)
@@ -220,7 +216,7 @@ class MlpModel(NetworkModel):
             if self.robot.free_base:
                 base = Frame(now.q[:, :3], quat_to_matrix(now.q[:, 3:7]))
                 velocity = self.robot_frames.velocity(base, now.qd)
-            expected = self._expected(now, velocity, force, contacts)
+            expected = self._expected(now, velocity)
         element = seen.element.long() if self._canonical.size > 1 else None
         targets = self.normaliser.targets(self._targets(now, after, expected, element))
         shape = batch["force"].shape[:2]

@@ -85,17 +85,15 @@ def make_ways(shape: Shape, device: wp.context.Device) -> Ways:
 
 @lru_cache(maxsize=32)
 def sketch_kernel(shape: Shape) -> wp.Kernel:
-    """Step and change of velocity [N, nv] of environments `first`, ..., in the base's axes at the frame's start."""
+    """Step and change of velocity [N, nv] of environments `first`, ..., in the base's axes at the frame's start.
+
+    And how far over the ground the candidates [N, C] would be at its end, if nothing happened on the way.
+    """
     links, nv, contacts = len(shape.parents), len(shape.dof_parents), shape.contacts
     pairs = shape.pairs()
-    low, high = [k for k, _ in pairs], [i for _, i in pairs]  # where L is not zero
+    low, high = [k for k, _ in pairs], [i for _, i in pairs]
+    at = [k * nv + i for k, i in pairs]  # where L is not zero
     count = len(pairs)
-    # (k, i, j) takes H[k, i] H[k, j] / H[k, k] off H[i, j], after (k, k, -1) has inverted H[k, k].
-    eliminate = []
-    for k in reversed(range(nv)):
-        above = [i for own, i in pairs if own == k]
-        eliminate += [(k, k, -1), *((k, i, j) for i in above for j in above if j <= i)]
-    len_eliminate = len(eliminate)
     deepest = max(1, shape.deepest)
     size, points = nv * nv, max(1, contacts)
     reaches = points * deepest
@@ -112,6 +110,7 @@ def sketch_kernel(shape: Shape) -> wp.Kernel:
         ways: Ways,
         step: wp.array2d(dtype=wp.float32),
         change: wp.array2d(dtype=wp.float32),
+        ahead: wp.array2d(dtype=wp.float32),
         first: int,
     ):
         env = wp.tid() + first
@@ -250,19 +249,33 @@ def sketch_kernel(shape: Shape) -> wp.Kernel:
         H[5 * nv + 0] = h[1]
         H[5 * nv + 1] = -h[0]
 
-        # H = L^T D L, in place: L below the diagonal, 1 / D on it.
-        for n in range(len_eliminate):
-            if wp.static(eliminate[n][2] < 0):
-                H[wp.static(eliminate[n][0] * (nv + 1))] = 1.0 / H[wp.static(eliminate[n][0] * (nv + 1))]
-            else:
-                H[wp.static(eliminate[n][1] * nv + eliminate[n][2])] = (
-                    H[wp.static(eliminate[n][1] * nv + eliminate[n][2])]
-                    - H[wp.static(eliminate[n][0] * nv + eliminate[n][1])]
-                    * H[wp.static(eliminate[n][0] * nv + eliminate[n][2])]
-                    * H[wp.static(eliminate[n][0] * (nv + 1))]
-                )
+        # H = L^T D L, in place: L below the diagonal, 1 / D on it. First the joints, then the base.
+        for back in range(1, all_links):
+            l = links - back
+            row = (l + 5) * nv
+            inverse = 1.0 / H[row + l + 5]
+            for s in range(ways.depth[l] - 1):
+                i = ways.dof[l, s]
+                ratio = H[row + i] * inverse
+                for t in range(s + 1):
+                    H[i * nv + ways.dof[l, t]] = H[i * nv + ways.dof[l, t]] - ratio * H[row + ways.dof[l, t]]
+                for j in range(6):
+                    H[i * nv + j] = H[i * nv + j] - ratio * H[row + j]
+            for i in range(6):
+                ratio = H[row + i] * inverse
+                for j in range(i + 1):
+                    H[i * nv + j] = H[i * nv + j] - ratio * H[row + j]
+            H[row + l + 5] = inverse
+        for back in range(6):
+            row = (5 - back) * nv
+            inverse = 1.0 / H[row + 5 - back]
+            for i in range(5 - back):
+                ratio = H[row + i] * inverse
+                for j in range(i + 1):
+                    H[i * nv + j] = H[i * nv + j] - ratio * H[row + j]
+            H[row + 5 - back] = inverse
         for n in range(count):
-            H[wp.static(low[n] * nv + high[n])] = H[wp.static(low[n] * nv + high[n])] * H[wp.static(low[n] * (nv + 1))]
+            H[wp.static(at[n])] = H[wp.static(at[n])] * H[wp.static(low[n] * (nv + 1))]
 
         # Jacobians of the points that may touch the ground in this frame.
         touching = wp.int32(0)
@@ -272,6 +285,7 @@ def sketch_kernel(shape: Shape) -> wp.Kernel:
             approach = wp.dot(normal, vel_v[l] + wp.cross(vel_w[l], point))
             deep = half * approach - height - wp.dot(normal, point)  # at the frame's start
             approach = approach + wp.dot(normal, base_v)
+            ahead[env, n] = span * approach - deep
             if deep - AHEAD * span * wp.min(approach, 0.0) + CLOSE > 0.0:
                 near[touching] = l
                 place_of[touching] = point
@@ -315,15 +329,12 @@ def sketch_kernel(shape: Shape) -> wp.Kernel:
                 x[i] = push_m[i]
                 x[i + 3] = push_f[i]
             for n in range(count):
-                x[wp.static(high[n])] = (
-                    x[wp.static(high[n])] - H[wp.static(low[n] * nv + high[n])] * x[wp.static(low[n])]
-                )
+                x[wp.static(high[n])] = x[wp.static(high[n])] - H[wp.static(at[n])] * x[wp.static(low[n])]
             for k in range(nv):
                 x[k] = x[k] * H[wp.static(k * nv + k)]
             for n in range(count):
-                x[wp.static(low[count - 1 - n])] = (
-                    x[wp.static(low[count - 1 - n])]
-                    - H[wp.static(low[count - 1 - n] * nv + high[count - 1 - n])] * x[wp.static(high[count - 1 - n])]
+                x[wp.static(low[-1 - n])] = (
+                    x[wp.static(low[-1 - n])] - H[wp.static(at[-1 - n])] * x[wp.static(high[-1 - n])]
                 )
             for k in range(nv):
                 u[k] = u[k] + dt * x[k]
@@ -351,5 +362,5 @@ def sketch_kernel(shape: Shape) -> wp.Kernel:
     key = "_".join(["sketch", *map(str, shape.parents), str(nv), str(contacts)]).replace("-", "m")
     module = wp.get_module(f"nerd_gym.sketch.{key}")
     module.options["enable_backward"] = False
-    module.options["max_unroll"] = len_eliminate
+    module.options["max_unroll"] = count
     return wp.Kernel(sketch, key=key, module=module)

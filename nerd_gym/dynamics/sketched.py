@@ -12,8 +12,10 @@ from torch import Tensor
 
 from ..backends.warp import Slices, init_warp, make_physics, make_tree
 from ..robots.contacts import Contacts
+from ..robots.kinematics import quat_to_matrix
 from ..robots.model import RobotModel
-from .contact_features import soon_features
+from .contact_features import PointMotion, soon_features
+from .frames import Frame
 from .identify import Inertias
 from .mlp import MlpModel
 from .model import Motion
@@ -43,19 +45,20 @@ class Sketch:
         self._kernel, self._constants = sketch_kernel(shape), [tree, physics, make_ways(shape, on)]
 
     def record(self, slices: Slices, state: list[wp.array], out: list[wp.array]) -> list[wp.Launch]:
-        """Launches over arrays that stay: q, qd, force, ground point and normal; step and change of velocity."""
+        """Launches over arrays that stay: q, qd, force, ground point and normal; what :meth:`__call__` gives."""
         return slices.record(self._kernel, [*state, *self._constants, *out])
 
-    def __call__(self, now: Motion, force: Tensor, ground: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        """Step and change of velocity [N, nv] of a frame, in the base's axes at its start."""
+    def __call__(self, now: Motion, force: Tensor, ground: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Step and change of velocity [N, nv] of a frame, in the base's axes at its start; distances ahead [N, C]."""
         with torch.inference_mode(False):
             given = [x.detach().clone(memory_format=torch.contiguous_format) for x in (*now, force, *ground)]
-            out = [torch.zeros_like(given[1]) for _ in range(2)]
+            sizes = self.robot.nv, self.robot.nv, len(self.robot.candidates.radius)
+            out = [given[0].new_zeros(len(force), size) for size in sizes]
             slices = Slices(len(force), self.device, self.threads)
             state = [*map(wp.from_torch, given[:3]), *(wp.from_torch(x, dtype=wp.vec3) for x in given[3:])]
             slices.run(self.record(slices, state, [*map(wp.from_torch, out)]))
             slices.close()
-        return out[0], out[1]
+        return tuple(out)
 
 
 class SketchedModel(MlpModel):
@@ -75,16 +78,25 @@ class SketchedModel(MlpModel):
         self.sketch = Sketch(self.robot, *self._own.values(), self.device, self.threads)
         super()._open(tensors)
 
-    def _expected(self, now: Motion, velocity: Tensor, force: Tensor, contacts: Contacts) -> tuple[Tensor, Tensor]:
-        return self.sketch(now, force, (contacts.ground_point, contacts.ground_normal))
+    def _see(
+        self, now: Motion, force: Tensor, contacts: Contacts
+    ) -> tuple[Tensor, Tensor | None, tuple[Tensor, Tensor]]:
+        step, change, ahead = self.sketch(now, force, (contacts.ground_point, contacts.ground_normal))
+        base = Frame(now.q[:, :3], quat_to_matrix(now.q[:, 3:7]))
+        points = None
+        if self.robot.ground is not None:
+            ahead = ahead[:, self._points.distinct]
+            points = PointMotion(ahead, torch.zeros_like(ahead), torch.zeros_like(ahead)[:, None].expand(-1, 3, -1))
+        view, element = self._canonical(self._view(base, now, force, contacts.ground_normal, points))
+        beyond = torch.cat([change[:, :3] - self._falls(now), change[:, 3:]], 1)
+        features = torch.cat([self._features(view), self._canonical.motion(beyond, element)], 1)
+        return features, element, (step, change)
 
-    def _features(self, view: View, now: Motion, change: Tensor, element: Tensor | None) -> Tensor:
+    def _features(self, view: View) -> Tensor:
         parts = [view.joints.flatten(1)[:, self._shown], view.vectors.flatten(1), view.spin.flatten(1)]
         if self.robot.ground is not None:
             parts.append(soon_features(view.distance, view.normal_speed, self._dt))
-        parts.append(soon_features(*self._limit_motion(view), self._dt))
-        beyond = torch.cat([change[:, :3] - self._falls(now), change[:, 3:]], 1)
-        return torch.cat([*parts, self._canonical.motion(beyond, element)], 1)
+        return torch.cat([*parts, soon_features(*self._limit_motion(view), self._dt)], 1)
 
     def quiet(self, inputs: Tensor) -> Tensor:
         """[..., 1] of normalised inputs: 1 when something happens, near 0 where the sketch says that all just falls."""

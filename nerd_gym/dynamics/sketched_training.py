@@ -47,7 +47,8 @@ def identify_sketch(data: Data, seed: int) -> tuple[dict[str, Tensor], dict[str,
             now = Motion(given["q"].float(), given["qd"].float())
             sketch = Sketch(robot, inertias.parameters, torch.tensor(gains))
             ground = given["ground_point"].float(), given["ground_normal"].float()
-            return frames.advance(now, *sketch(now, given["force"].float(), ground)).qd
+            step, change, _ = sketch(now, given["force"].float(), ground)
+            return frames.advance(now, step, change).qd
 
         gains = fit_contact_gains(robot, inertias, draw(arrays, touching, LANDING, generator), advance)
     tensors = {"sketch.parameters": inertias.parameters, "sketch.gains": torch.tensor(gains, dtype=torch.float64)}
