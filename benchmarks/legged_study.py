@@ -1,10 +1,11 @@
-"""What a legged robot's model gains by data, steps, width, rate, and what it is told: results/legged_study.json.
+"""What a legged robot's model gains by data, steps, width, rate, and what it is told: results/legged_study_KIND.json.
 
 Every row is one training that differs from the first in one thing. Errors are of held-back trajectories that no
 training saw: 1 - R2 of the one-frame change of velocity, and rollouts of 10 and 50 frames (mean over them of the sum of
 position, orientation and joint errors). The same command goes on with what was stopped.
 
 python benchmarks/legged_study.py --data out/data/ant-warp.h5
+python benchmarks/legged_study.py --data out/data/ant-warp.h5 --kind mlp
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ from nerd_gym.bench import save
 from nerd_gym.dynamics import symmetry
 from nerd_gym.dynamics.data import Data, windows
 from nerd_gym.dynamics.mlp import MlpModel
+from nerd_gym.dynamics.model import kind_of
 from nerd_gym.dynamics.optimise import Loop, Recipe
+from nerd_gym.dynamics.sketched_training import identify_sketch
 from nerd_gym.dynamics.train import NETWORK_RECIPES, explained, rollout_error
 from nerd_gym.robots.model import RobotModel
 
-RESULT = Path(__file__).parent / "results" / "legged_study.json"
+RESULTS = Path(__file__).parent / "results"
 CONTACTS = (
     "distance",
     "distance a frame later",
@@ -37,17 +40,23 @@ CONTACTS = (
     "distance a frame later, close up",
     "sliding",
 )
-GROUPS = {name: (name,) for name in (*CONTACTS, "joint limits")} | {"all of the contacts": CONTACTS}
+# What may be hidden from a network, by the kind of model.
+GROUPS = {
+    "mlp": {name: (name,) for name in (*CONTACTS, "joint limits")} | {"all of the contacts": CONTACTS},
+    "sketched": {name: (name,) for name in ("distance ahead", "joint limits ahead", "sketch among the inputs")},
+}
+PRIOR = {"mlp": "free fall", "sketched": "sketch"}  # what a network corrects
+WIDTHS = {"mlp": (256, 128, 384), "sketched": (128, 64, 256)}
 
 
 @dataclass(frozen=True)
 class Case:
     """One training."""
 
+    steps: int
+    width: int
     transitions: int = 2_000_000
-    steps: int = 2000
-    width: int = 256
-    lr: float = NETWORK_RECIPES["mlp, free base"]["lr"]
+    lr: float = NETWORK_RECIPES["sketched"]["lr"]
     without: str = ""
 
 
@@ -59,21 +68,24 @@ class Args:
     """A dataset of `nerd-gym generate`."""
     robot: str = "ant"
     """The robot that it is of."""
-    steps: int = 2000
+    kind: str = "sketched"
+    """The kind of model: sketched or mlp."""
+    steps: int = 800
     """Steps of a training, where they are not what is studied."""
-    out: Path = RESULT
-    """Where to write the json."""
+    out: Path | None = None
+    """Where to write the json; by default results/legged_study_KIND.json."""
 
 
-def cases(steps: int) -> list[Case]:
+def cases(kind: str, steps: int) -> list[Case]:
     """The first is what the others differ from."""
-    base = Case(steps=steps)
+    width, *widths = WIDTHS[kind]
+    base = Case(steps, width)
     rows = [base]
     rows += [replace(base, transitions=n) for n in (125_000, 500_000)]
     rows += [replace(base, steps=n) for n in (steps // 4, steps // 2, 2 * steps)]
-    rows += [replace(base, width=n) for n in (128, 384)]
+    rows += [replace(base, width=n) for n in widths]
     rows += [replace(base, lr=factor * base.lr) for factor in (0.25, 0.5, 2)]
-    rows += [replace(base, without=group) for group in ("symmetry", "free fall", *GROUPS)]
+    rows += [replace(base, without=group) for group in ("symmetry", PRIOR[kind], *GROUPS[kind])]
     return rows
 
 
@@ -89,19 +101,25 @@ def no_symmetry(wanted: bool) -> Iterator[None]:
         symmetry.group = original
 
 
-def run(case: Case, data: Data) -> dict[str, float]:
-    """Train a case and judge it."""
-    train = {name: value[: -(-case.transitions // data.train["force"].shape[1])] for name, value in data.train.items()}
-    facts = MlpModel.new_facts(data.robot) | {"network": {"width": case.width, "depth": 3}}
+def new_model(kind: str, case: Case, data: Data, sketch: dict[str, torch.Tensor]) -> MlpModel:
+    """Fresh; one without its sketch is an mlp."""
+    cls = kind_of("mlp" if case.without == "sketch" else kind)
+    facts = cls.new_facts(data.robot) | {"network": {"width": case.width, "depth": 3}}
     if case.without == "free fall":
         facts["falling"] = False
+    return cls(data.robot, sketch, facts)
+
+
+def run(kind: str, case: Case, data: Data, sketch: dict[str, torch.Tensor]) -> dict[str, float]:
+    """Train a case and judge it."""
+    train = {name: value[: -(-case.transitions // data.train["force"].shape[1])] for name, value in data.train.items()}
     with no_symmetry(case.without == "symmetry"):
         torch.manual_seed(0)
-        model = MlpModel(data.robot, {}, facts)
+        model = new_model(kind, case, data, sketch)
     model.fit_normaliser(windows(train, 1, 20_000, torch.Generator().manual_seed(0)))
-    for group in GROUPS.get(case.without, ()):  # an enormous spread hides an input
+    for group in GROUPS[kind].get(case.without, ()):  # an enormous spread hides an input
         model.normaliser.input_std[model.input_groups()[group]] = 1e9
-    recipe = Recipe(**NETWORK_RECIPES["mlp, free base"] | {"steps": case.steps, "lr": case.lr, "validate": 1})
+    recipe = Recipe(**NETWORK_RECIPES["sketched"] | {"steps": case.steps, "lr": case.lr, "validate": 1})
     start = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Path(folder) / "study.checkpoint"
@@ -112,7 +130,7 @@ def run(case: Case, data: Data) -> dict[str, float]:
             lambda: {"rollout": rollout_error(model, data.held, 256, 10)},
             recipe,
             checkpoint,
-            facts,
+            model.facts,
             case.without or "study",
         )
         loop.run()
@@ -126,15 +144,19 @@ def run(case: Case, data: Data) -> dict[str, float]:
 
 def main(args: Args) -> None:
     torch.set_num_threads(1)
-    done = json.loads(args.out.read_text())["rows"] if args.out.exists() else []
+    if args.kind not in GROUPS:
+        raise SystemExit(f"unknown kind {args.kind!r}; valid: {', '.join(GROUPS)}")
+    out = args.out or RESULTS / f"legged_study_{args.kind}.json"
+    done = json.loads(out.read_text())["rows"] if out.exists() else []
     data = Data.load(args.data, RobotModel.named(args.robot))
-    for case in cases(args.steps):
+    sketch = identify_sketch(data, 0)[0] if args.kind == "sketched" else {}
+    for case in cases(args.kind, args.steps):
         if any(all(row[key] == value for key, value in asdict(case).items()) for row in done):
             continue
-        done.append(asdict(case) | run(case, data))
+        done.append(asdict(case) | run(args.kind, case, data, sketch))
         print({key: round(value, 4) if isinstance(value, float) else value for key, value in done[-1].items()})
-        save(args.out, {"what": __doc__.splitlines()[0], "robot": args.robot, "data": data.command(), "rows": done})
-    print(f"written: {args.out.name}")
+        save(out, {"what": __doc__.splitlines()[0], "robot": args.robot, "data": data.command(), "rows": done})
+    print(f"written: {out.name}")
 
 
 if __name__ == "__main__":

@@ -189,9 +189,9 @@ def cpu_hours() -> str:
 STUDIED = {"lr": "learning rate"}
 
 
-def study() -> str:
+def study(kind: str) -> str:
     """What data, steps, width, learning rate and features do for a legged robot's model."""
-    rows = load("legged_study")["rows"]
+    rows = load(f"legged_study_{kind}")["rows"]
     base = rows[0]
     cells = []
     for row in rows:
@@ -331,7 +331,8 @@ TABLES = {
     "sensitivity": sensitivity,
     "without_stops": without_stops,
     "cpu_hours": cpu_hours,
-    "study": study,
+    "study": lambda: study("sketched"),
+    "study_mlp": lambda: study("mlp"),
     "adapters": adapters,
     "recorded": recorded,
     "policies": policies,

@@ -1,4 +1,4 @@
-"""What a legged robot's model gains by what: benchmarks/results/legged_study.json -> docs/legged-study.png.
+"""What a legged robot's model gains by what: benchmarks/results/legged_study_sketched.json -> docs/legged-study.png.
 
 python docs/plot_study.py
 """
@@ -15,6 +15,7 @@ from matplotlib import pyplot
 
 ROOT = Path(__file__).parent.parent
 GROUPS = {"linear": "tab:blue", "angular": "tab:orange", "joints": "tab:green"}
+TICKS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 SCALES = {"transitions": "transitions", "steps": "steps", "width": "width", "lr": "learning rate"}
 
 
@@ -27,7 +28,7 @@ def short(value: float) -> str:
 
 
 def main() -> None:
-    rows = json.loads((ROOT / "benchmarks" / "results" / "legged_study.json").read_text())["rows"]
+    rows = json.loads((ROOT / "benchmarks" / "results" / "legged_study_sketched.json").read_text())["rows"]
     base = rows[0]
     figure = pyplot.figure(figsize=(13, 6.4), layout="constrained")
     top, bottom = figure.subfigures(2, 1)
@@ -42,7 +43,7 @@ def main() -> None:
         axis.minorticks_off()
         axis.set_xlabel(title)
         axis.grid(alpha=0.3)
-    axes[0].set_yticks([0.025, 0.05, 0.1], ["0.025", "0.05", "0.1"])
+    axes[0].set_yticks(TICKS, [f"{tick:g}" for tick in TICKS])
     axes[0].set_ylabel("unexplained part")
     axes[0].legend(fontsize=8)
     without = [base, *(row for row in rows if row["without"])]
@@ -54,9 +55,9 @@ def main() -> None:
     axis.set_yticks(range(len(without)), names, fontsize=9)
     axis.invert_yaxis()
     axis.set_xscale("log")
-    axis.set_xticks([0.025, 0.05, 0.1, 0.2], ["0.025", "0.05", "0.1", "0.2"])
+    axis.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
     axis.minorticks_off()
-    axis.set_xlim(left=0.02)
+    axis.set_xlim(left=TICKS[0] / 2)
     axis.set_xlabel("unexplained part of the change of velocity, with this left out")
     axis.grid(alpha=0.3, axis="x")
     figure.savefig(ROOT / "docs" / "legged-study.png", dpi=100)

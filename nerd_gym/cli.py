@@ -256,7 +256,7 @@ class Train:
     data_transitions: str | None = None
     """With --mjcf: transitions to generate, with k or M if you like; by default 1M, for a structured model 200k."""
     model: str | None = None
-    """structured (default for a fixed base), mlp (default for a free one) or transformer (the paper's)."""
+    """structured (default for a fixed base), sketched (default for a free one), mlp or transformer (the paper's)."""
     data: tuple[Path, ...] = ()
     """The dataset, or several; by default out/data/ROBOT-warp.h5, as `nerd-gym generate` names it."""
     refine: tuple[Path, ...] = ()
@@ -278,7 +278,7 @@ class Train:
     polish: int | None = None
     """Iterations of L-BFGS on one large batch at the end."""
     size: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
-    """Sizes of an mlp or transformer, e.g. --size width=384 depth=3."""
+    """Sizes of a network (sketched, mlp, transformer), e.g. --size width=384 depth=3."""
     transitions: int = 4000
     """structured: how many transitions the inertial parameters are fitted to."""
     residual: str = "auto"
@@ -286,7 +286,7 @@ class Train:
     seed: int = 0
     """One seed, one result."""
     device: str = "cpu"
-    """Torch device on which an mlp or a transformer is trained."""
+    """Torch device on which a network is trained."""
     out: Path | None = None
     """The model; by default out/models/ROBOT-MODEL.safetensors."""
 

@@ -39,10 +39,14 @@ class Sketch:
         self.robot, self.device, self.threads = robot, torch.device(device), threads
         on = wp.device_from_torch(self.device)
         tree = make_tree(Inertias(robot, parameters.double().cpu()).links(), robot, on)
-        physics = make_physics(robot, robot.substeps)
-        physics.ke, physics.kd, physics.kf, physics.mu = map(float, gains)
         shape = shape_of(tree)
-        self._kernel, self._constants = sketch_kernel(shape), [tree, physics, make_ways(shape, on)]
+        self._physics = make_physics(robot, robot.substeps)
+        self._kernel, self._constants = sketch_kernel(shape), [tree, self._physics, make_ways(shape, on)]
+        self.set_gains(*map(float, gains))
+
+    def set_gains(self, ke: float, kd: float, kf: float, mu: float) -> None:
+        """Of contacts, for launches to come."""
+        self._physics.ke, self._physics.kd, self._physics.kf, self._physics.mu = ke, kd, kf, mu
 
     def record(self, slices: Slices, state: list[wp.array], out: list[wp.array]) -> list[wp.Launch]:
         """Launches over arrays that stay: q, qd, force, ground point and normal; what :meth:`__call__` gives."""
@@ -98,9 +102,24 @@ class SketchedModel(MlpModel):
             parts.append(soon_features(view.distance, view.normal_speed, self._dt))
         return torch.cat([*parts, soon_features(*self._limit_motion(view), self._dt)], 1)
 
+    def input_groups(self) -> dict[str, slice]:
+        groups = super().input_groups()
+        points = len(self._points.distinct) if self.robot.ground is not None else 0
+        seen = {name: groups[name] for name in ("joints", "gravity, ground, spin")}
+        sizes = {
+            "distance ahead": points,
+            "joint limits ahead": 2 * len(self._limited),
+            "sketch among the inputs": self.robot.nv,
+        }
+        start = seen["gravity, ground, spin"].stop
+        for name, size in sizes.items():
+            seen[name] = slice(start, start + size)
+            start += size
+        return seen
+
     def quiet(self, inputs: Tensor) -> Tensor:
         """[..., 1] of normalised inputs: 1 when something happens, near 0 where the sketch says that all just falls."""
-        scale, at = self.normaliser, slice(inputs.shape[-1] - self.robot.nv, None)
+        scale, at = self.normaliser, self.input_groups()["sketch among the inputs"]
         beyond = inputs[..., at] + scale.input_mean[at] / scale.input_std[at]
         return (STILL + BUSY * beyond.square().mean(-1, keepdim=True)).clamp(max=1.0).sqrt()
 

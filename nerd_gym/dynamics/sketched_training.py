@@ -7,10 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..progress import progress
 from ..robots.kinematics import Kinematics
 from .data import Data, Frames, nearness
 from .frames import RobotFrames
-from .identify_free import fit_contact_gains, identify_free
+from .identify import Inertias
+from .identify_free import Gains, fit_contact_gains, identify_free
 from .model import Motion
 from .sketched import Sketch
 from .structured_training import CLEAR, TOUCHING, draw, inside_limits
@@ -35,22 +37,29 @@ def identify_sketch(data: Data, seed: int) -> tuple[dict[str, Tensor], dict[str,
                 f"{len(clear)} frames are clear of the ground and {len(touching)} touch it; at least {FEWEST} of each "
                 "are needed to learn inertias and contact: generate more transitions"
             )
-    flying = draw(arrays, clear, FLYING, generator)
-    inside = inside_limits(robot, flying)
-    inertias = identify_free(robot, {name: value[inside] for name, value in flying.items()})
-    gains = NO_GAINS
-    if touching is not None:
-        frames = RobotFrames(Kinematics(robot))
-
-        def advance(gains: tuple[float, ...], given: Frames) -> Tensor:
-            """Next qd [B, nv] of frames under contact gains."""
-            now = Motion(given["q"].float(), given["qd"].float())
-            sketch = Sketch(robot, inertias.parameters, torch.tensor(gains))
-            ground = given["ground_point"].float(), given["ground_normal"].float()
-            step, change, _ = sketch(now, given["force"].float(), ground)
-            return frames.advance(now, step, change).qd
-
-        gains = fit_contact_gains(robot, inertias, draw(arrays, touching, LANDING, generator), advance)
+    with progress(total=2, desc="identify", unit="part") as bar:
+        flying = draw(arrays, clear, FLYING, generator)
+        inside = inside_limits(robot, flying)
+        inertias = identify_free(robot, {name: value[inside] for name, value in flying.items()})
+        bar.update()
+        gains = NO_GAINS if touching is None else contact_gains(inertias, draw(arrays, touching, LANDING, generator))
+        bar.update()
     tensors = {"sketch.parameters": inertias.parameters, "sketch.gains": torch.tensor(gains, dtype=torch.float64)}
     learned = {"rank": inertias.rank, "residual": inertias.residual}
     return tensors, learned | {"contact_gains": [float(f"{gain:.5g}") for gain in gains]}
+
+
+def contact_gains(inertias: Inertias, frames: Frames) -> Gains:
+    """The gains with which sketches of frames near the ground end as the frames do."""
+    robot = inertias.robot
+    relative = RobotFrames(Kinematics(robot))
+    sketch = Sketch(robot, inertias.parameters, torch.tensor(NO_GAINS))
+
+    def advance(gains: Gains, given: Frames) -> Tensor:
+        now = Motion(given["q"].float(), given["qd"].float())
+        sketch.set_gains(*gains)
+        ground = given["ground_point"].float(), given["ground_normal"].float()
+        step, change, _ = sketch(now, given["force"].float(), ground)
+        return relative.advance(now, step, change).qd
+
+    return fit_contact_gains(robot, inertias, frames, advance)

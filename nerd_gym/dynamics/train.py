@@ -28,7 +28,7 @@ NORMALISER_FRAMES = EXPLAINED_FRAMES = 20_000
 REFINEMENT = {"steps": 3000, "lr": 1e-3}  # of a network that is trained further
 NETWORK_RECIPES = {
     "mlp": {"steps": 6000, "batch": 2048, "optimiser": "soap", "lr": 3e-3},
-    "sketched": {"steps": 28_000, "batch": 2048, "optimiser": "soap", "lr": 8e-3, "precondition": 25},
+    "sketched": {"steps": 24_000, "batch": 2048, "optimiser": "soap", "lr": 8e-3, "precondition": 25},
     "mlp, free base": {"steps": 28_000, "batch": 2048, "optimiser": "soap", "lr": 8e-3, "precondition": 25},
     "transformer": {"steps": 4000, "batch": 128, "optimiser": "adamw", "lr": 1e-3, "weight_decay": 0.01},
 }

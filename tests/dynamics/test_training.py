@@ -118,7 +118,7 @@ def test_wrong_files_are_named_and_kept(data, tmp_path, capsys):
         assert main(command(data, out, *args)) == 2
         assert message in capsys.readouterr().err
     assert main(["train", "cartpole", "--data", str(data), "--model", "magic"]) == 2
-    assert "unknown kind of model 'magic'; valid: structured, mlp, transformer" in capsys.readouterr().err
+    assert "unknown kind of model 'magic'; valid: structured, sketched, mlp, transformer" in capsys.readouterr().err
     assert main(["train", "franka", "--data", str(data)]) == 2
     assert "holds motion of robot 'cartpole'" in capsys.readouterr().err
     assert not out.exists() and not checkpoint.exists()

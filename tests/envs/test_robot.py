@@ -197,7 +197,7 @@ def test_from_an_mjcf_to_a_learned_environment(tmp_path, monkeypatch, capsys):
     command = ["train", "--mjcf", str(CRITTER), "--data-transitions", "20k", *small]
     assert main(command) == 0
     told = capsys.readouterr().out
-    model = tmp_path / "out" / "models" / "critter-mlp.safetensors"
+    model = tmp_path / "out" / "models" / "critter-sketched.safetensors"
     assert (tmp_path / "out" / "data" / "critter-warp.h5").exists()
     line = next(text for text in told.splitlines() if text.startswith("use it:"))
     env = eval(line.removeprefix("use it:"), {"gymnasium": gymnasium})
@@ -206,7 +206,7 @@ def test_from_an_mjcf_to_a_learned_environment(tmp_path, monkeypatch, capsys):
         obs, reward, *_, info = env.step(env.action_space.sample())
         assert np.isfinite(obs).all() and np.isfinite(reward) and 0 <= info["model_trust"] <= 1
     _, facts = load_model(model, robot("critter"))
-    assert facts["kind"] == "mlp" and facts["command"].startswith(f"nerd-gym train --mjcf {CRITTER}")
+    assert facts["kind"] == "sketched" and facts["command"].startswith(f"nerd-gym train --mjcf {CRITTER}")
     # Data that are there are used again, unless another size of them is asked for.
     trained = []
     monkeypatch.setattr("nerd_gym.dynamics.train.train", lambda data, *_: trained.append(data) or {})

@@ -1,0 +1,197 @@
+"""The sketch of a frame against simulators, and the model around it."""
+
+from functools import lru_cache
+
+import numpy as np
+import pytest
+import torch
+
+from nerd_gym.backends import make_backend
+from nerd_gym.backends.warp import read_links
+from nerd_gym.dynamics.frames import RobotFrames
+from nerd_gym.dynamics.identify import PER_LINK
+from nerd_gym.dynamics.model import Motion, kind_of
+from nerd_gym.dynamics.network_model import NetworkModel
+from nerd_gym.dynamics.sampling import Sampler, ranges_for
+from nerd_gym.dynamics.sketched import Sketch, SketchedModel
+from nerd_gym.dynamics.symmetry import group, transform_joints, transform_state
+from nerd_gym.dynamics.train import unexplained
+from nerd_gym.robots.kinematics import Kinematics
+from nerd_gym.robots.model import RobotModel
+
+from ..conftest import everyone, robot
+from .test_fused import INPUTS, assert_same, both, situation
+from .test_networks import ground, states
+from .test_symmetry import moved_ground
+
+LEGGED = ["ant", "anymal"]
+
+
+def true_sketch(model: RobotModel) -> dict[str, torch.Tensor]:
+    """What identification would find in the MJCF's own motion."""
+    links, each = read_links(model), []
+    for mass, com, inertia in zip(links["mass"], links["com"], links["inertia"], strict=True):
+        about = inertia + mass * (com @ com * np.eye(3) - np.outer(com, com))
+        each += [mass, *(mass * com), *about[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]]]
+    own = [getattr(model.mj_model, name)[model.joint_qd] for name in ("dof_armature", "dof_damping")]
+    assert len(each) == PER_LINK * len(links["mass"])
+    parameters = torch.as_tensor(np.concatenate([each, *own]))
+    return {"sketch.parameters": parameters, "sketch.gains": torch.tensor(model.contact_gains)}
+
+
+@lru_cache(maxsize=4)
+def motion(name: str, backend: str, frames: int = 8, rows: int = 256) -> dict[str, torch.Tensor]:
+    """Random motion of a teacher, in windows of one frame."""
+    teacher = make_backend(backend, robot(name), rows)
+    sampler = Sampler(teacher, ranges_for(robot(name), "wide"), 0, 0)
+    sampler.start()
+    forces, parts = sampler.forces(frames), []
+    for frame in range(frames):
+        before = teacher.q.clone(), teacher.qd.clone()
+        force = forces.at(frame, *before)
+        teacher.step(force)
+        q, qd = (torch.stack(pair, 1) for pair in zip(before, (teacher.q, teacher.qd), strict=True))
+        parts.append({"q": q, "qd": qd, "force": force[:, None]})
+    batch = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
+    return batch | {key: getattr(teacher, key).repeat(frames, 1) for key in ("ground_point", "ground_normal")}
+
+
+def fitted(name: str) -> SketchedModel:
+    """Random weights and a fitted normaliser."""
+    torch.manual_seed(0)
+    model = SketchedModel(robot(name), true_sketch(robot(name)), {"network": {"width": 32, "depth": 2}})
+    model.fit_normaliser(motion(name, "warp"))
+    return model
+
+
+@pytest.mark.parametrize("name", LEGGED)
+def test_a_sketch_tells_nearly_all_of_a_frame(name):
+    """Contacts, limits and wild motion included: at most a thirtieth of the teacher's change is left to a network."""
+    model, batch = robot(name), motion(name, "warp")
+    now, after = (Motion(batch["q"][:, t], batch["qd"][:, t]) for t in (0, 1))
+    sketch = Sketch(model, *true_sketch(model).values())
+    step, change, _ = sketch(now, batch["force"][:, 0], (batch["ground_point"], batch["ground_normal"]))
+    true_step, true_change = RobotFrames(Kinematics(model)).relative_motion(now, after)
+    left = unexplained(model, true_change, change - true_change)
+    assert max(left.values()) < 0.033, left
+    assert max(unexplained(model, true_step, step - true_step).values()) < 0.002
+
+
+@pytest.mark.parametrize("name", LEGGED)
+def test_in_flight_a_sketch_is_mujocos_frame(name):
+    model, n = robot(name), 64
+    generator = torch.Generator().manual_seed(0)
+    q = torch.as_tensor(model.mj_model.qpos0, dtype=torch.float32).repeat(n, 1)
+    low, high = np.where(np.isfinite(model.joint_range.T), model.joint_range.T, [[-1.0], [1.0]])
+    share = 0.3 + 0.4 * torch.rand(n, model.nj, generator=generator, dtype=torch.float64)
+    q[:, model.joint_q] = (torch.as_tensor(low) + share * torch.as_tensor(high - low)).float()
+    q[:, 3:7] = torch.nn.functional.normalize(torch.randn(n, 4, generator=generator), dim=1)
+    q[:, 2] = 10.0
+    qd = torch.randn(n, model.nv, generator=generator)
+    force = (
+        0.1 * torch.as_tensor(model.force_limit, dtype=torch.float32) * torch.randn(n, model.nj, generator=generator)
+    )
+    teacher = make_backend("mujoco", model, n)
+    teacher.reset(everyone(n), q, qd)
+    teacher.step(force)
+    _, true_change = RobotFrames(Kinematics(model)).relative_motion(Motion(q, qd), Motion(teacher.q, teacher.qd))
+    sketch = Sketch(model, *true_sketch(model).values())
+    _, change, ahead = sketch(Motion(q, qd), force, (teacher.ground_point, teacher.ground_normal))
+    assert max(unexplained(model, true_change, change - true_change).values()) < 1e-3
+    # The distances ahead are those of the end, but for what the forces did on the way.
+    torch.testing.assert_close(ahead, teacher.contacts.distance, atol=0.02, rtol=0)
+
+
+@pytest.mark.parametrize("name", LEGGED)
+def test_kernels_give_what_torch_gives(name):
+    model = fitted(name)
+    state, force, plane = situation(model.robot, 300)
+    features, element, _ = model._see(state, force, model.find_contacts(state.q, *plane))
+    seen = model.fused.see(state, force, model.find_contacts(state.q, *plane))
+    torch.testing.assert_close(seen.inputs, model.normaliser.inputs(features), atol=INPUTS, rtol=1e-4)
+    assert torch.equal(seen.element.long(), torch.zeros(300, dtype=torch.long) if element is None else element)
+    torch.testing.assert_close(seen.quiet[:, None], model.quiet(seen.inputs), atol=1e-4, rtol=1e-3)
+    assert_same(*both(model, state, force, plane), state)
+    assert model.fused.sizes.inputs == model.module[0].in_features
+    batch = {key: value[:200] for key, value in motion(name, "warp").items()}
+    for expected, found in zip(NetworkModel.normalised(model, batch), model.normalised(batch), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_mirrored_states_have_mirrored_predictions():
+    model = fitted("ant")
+    state, force, plane = situation(model.robot, 128)
+    first, _ = both(model, state, force, plane)
+    assert len(group(model.robot)) == 8
+    for element in group(model.robot)[1:]:
+        there = Motion(*transform_state(model.robot, element, *state))
+        turned, moved = transform_joints(element, force), moved_ground(model.robot, element, *plane)
+        second, _ = both(model, there, turned, moved)
+        assert_same(second, Motion(*transform_state(model.robot, element, *first)), there, 1e-4)
+
+
+@pytest.mark.parametrize("name", LEGGED)
+def test_rows_are_the_same_bits_whatever_the_threads(name):
+    models = [fitted(name) for _ in range(2)]
+    models[0].threads, models[1].threads = 1, 3
+    state, force, plane = situation(models[0].robot, 200)
+    first, second = (both(model, state, force, plane)[0] for model in models)
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    for model in models:
+        model.close()
+
+
+@pytest.mark.parametrize("name", LEGGED)
+def test_a_limp_robot_in_the_air_falls_freely_whatever_the_network_says(name):
+    model = fitted(name)
+    q, qd = states(model.robot, 16)
+    q[:, 2] += 5.0
+    q[:, 7 + model._limited] = model._limits.mean(0)
+    qd, force = torch.zeros_like(qd), torch.zeros(16, model.robot.nj)
+    contacts = model.find_contacts(q, *ground(model.robot, 16))
+    expected = torch.zeros_like(qd)
+    expected[:, 2] = -9.81 * model.robot.frame_dt
+    after = model.predict(Motion(q, qd), force, contacts, None)
+    assert ((after.qd - expected).abs() < 0.02 * model.normaliser.output_std[model.robot.nv :]).all()
+    # Under forces it has its say again.
+    seen = model.fused.see(Motion(q, qd), force + 100.0, contacts)
+    assert seen.quiet.min() > 20 * model.fused.see(Motion(q, qd), force, contacts).quiet.max() > 0
+
+
+@pytest.mark.parametrize("name", LEGGED)
+def test_a_network_gone_wild_stays_near_the_sketch(name):
+    model = fitted(name)
+    with torch.no_grad():
+        for parameter in model.module.parameters():
+            parameter.mul_(100.0)
+    batch = motion(name, "warp")
+    now, force = Motion(batch["q"][:, 0], batch["qd"][:, 0]), batch["force"][:, 0]
+    plane = batch["ground_point"], batch["ground_normal"]
+    after = model.predict(now, force, model.find_contacts(now.q, *plane), None)
+    _, change, _ = model.sketch(now, force, plane)
+    joints = model.robot.joint_qd
+    off = (after.qd - now.qd - change)[:, joints].abs()
+    assert (off <= 1.01 * model.normaliser.output_limit[model.robot.nv :][joints].max()).all() and off.max() > 0.1
+
+
+def test_a_saved_model_predicts_the_same_bits_and_keeps_its_sketch():
+    model = fitted("ant")
+    tensors = model.tensors()
+    assert torch.equal(tensors["sketch.gains"], true_sketch(model.robot)["sketch.gains"])
+    again = kind_of("sketched")(model.robot, tensors, model.facts)
+    state, force, plane = situation(model.robot, 32)
+    first, second = (both(m, state, force, plane)[0] for m in (model, again))
+    assert torch.equal(first.q, second.q) and torch.equal(first.qd, second.qd)
+
+
+def test_inputs_are_finite_whatever_the_state():
+    model = fitted("ant")
+    state, force, plane = situation(model.robot, 8)
+    state.q[0, 2], state.q[1, 9], state.qd[2, 3], force[3, 0] = torch.nan, torch.inf, 1e30, torch.nan
+    seen = model.fused.see(state, force, model.find_contacts(state.q, *plane))
+    assert (seen.inputs.abs() <= 20).all() and (seen.element >= 0).all()
+
+
+def test_a_fixed_base_is_refused():
+    with pytest.raises(ValueError, match="franka has a fixed base"):
+        SketchedModel(robot("franka"), {}, {})
