@@ -13,7 +13,10 @@ import torch
 import nerd_gym
 from benchmarks.recorded_states import Recorded
 from nerd_gym.backends import BACKENDS, make_backend
+from nerd_gym.backends.warp import read_links
+from nerd_gym.dynamics.identify import PER_LINK
 from nerd_gym.registration import PACKAGED
+from nerd_gym.robots.model import RobotModel
 
 ROOT = Path(__file__).parent.parent
 # Recorded data of the published simulator is not part of the project; NERD_GYM_REFERENCE names its folder.
@@ -81,3 +84,15 @@ def recorded():
     if not REFERENCE.is_dir():
         pytest.skip(f"no recorded trajectories in {REFERENCE}; set NERD_GYM_REFERENCE")
     return lambda name: Recorded(REFERENCE, name)
+
+
+def true_sketch(model: RobotModel) -> dict[str, torch.Tensor]:
+    """What identification would find in the MJCF's own motion."""
+    links, each = read_links(model), []
+    for mass, com, inertia in zip(links["mass"], links["com"], links["inertia"], strict=True):
+        about = inertia + mass * (com @ com * np.eye(3) - np.outer(com, com))
+        each += [mass, *(mass * com), *about[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]]]
+    own = [getattr(model.mj_model, name)[model.joint_qd] for name in ("dof_armature", "dof_damping")]
+    assert len(each) == PER_LINK * len(links["mass"])
+    parameters = torch.as_tensor(np.concatenate([each, *own]))
+    return {"sketch.parameters": parameters, "sketch.gains": torch.tensor(model.contact_gains)}

@@ -6,13 +6,16 @@ import warp as wp
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nerd_gym.backends.featherstone import frame_kernel
+from nerd_gym.backends.warp import make_tree, read_links
 from nerd_gym.dynamics.checkpoint import save_model
 from nerd_gym.dynamics.fused import advance_kernel, see_kernel, stand_kernel
 from nerd_gym.dynamics.mlp import MlpModel
 from nerd_gym.dynamics.model import Motion
+from nerd_gym.dynamics.sketch import shape_of, sketch_kernel
+from nerd_gym.dynamics.sketched import SketchedModel
 from nerd_gym.dynamics.trust import fit_trust
 
-from ..conftest import ALL_VARIANTS, ROBOTS, make_vec, robot
+from ..conftest import ALL_VARIANTS, ROBOTS, make_vec, robot, true_sketch
 
 SYNCS = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "equal", "is_nonzero", "item")
 HOST_METHODS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__", "__array__")
@@ -38,21 +41,22 @@ def test_step_never_waits_for_the_host(env_id, backend, options, monkeypatch):
     steps_without_the_host(make_vec(env_id, 64, backend=backend, max_episode_steps=3, **options), monkeypatch)
 
 
+@pytest.mark.parametrize("cls", [MlpModel, SketchedModel])
 @pytest.mark.parametrize(("env_id", "name"), [("NeRD/Ant-v0", "ant"), ("NeRD/Anymal-v0", "anymal")])
-def test_step_of_a_network_never_waits_for_the_host(env_id, name, monkeypatch, tmp_path):
+def test_step_of_a_network_never_waits_for_the_host(env_id, name, cls, monkeypatch, tmp_path):
     """A fresh network with the trust of one that has seen nothing: every part of the step is there."""
     model, path = robot(name), tmp_path / "model.safetensors"
-    save_model(path, fresh_tensors(model), fresh_facts(model))
+    save_model(path, fresh_tensors(cls, model), fresh_facts(cls, model))
     steps_without_the_host(make_vec(env_id, 64, backend="neural", model=path, max_episode_steps=3), monkeypatch)
 
 
-def fresh_facts(model) -> dict:
-    facts = {"kind": "mlp", "robot": model.name, "robot_hash": model.hash, "frame_dt": model.frame_dt}
-    return facts | {"teacher": "warp", "network": {"width": 16, "depth": 2}} | MlpModel.new_facts(model)
+def fresh_facts(cls, model) -> dict:
+    facts = {"kind": cls.kind, "robot": model.name, "robot_hash": model.hash, "frame_dt": model.frame_dt}
+    return facts | {"teacher": "warp", "network": {"width": 16, "depth": 2}} | cls.new_facts(model)
 
 
-def fresh_tensors(model) -> dict[str, torch.Tensor]:
-    made = MlpModel(model, {}, fresh_facts(model))
+def fresh_tensors(cls, model) -> dict[str, torch.Tensor]:
+    made = cls(model, true_sketch(model) if cls is SketchedModel else {}, fresh_facts(cls, model))
     made.normaliser.output_limit.fill_(0.1)
     n = 256
     q = torch.as_tensor(model.mj_model.qpos0, dtype=torch.float32).repeat(n, 1) + 0.1 * torch.randn(n, model.nq)
@@ -110,9 +114,14 @@ def test_with_and_without_host_checks_the_numbers_are_the_same(env_id, options):
 def test_kernels_compile_to_ptx(name, tmp_path):
     model = robot(name)
     links = model.nj + int(model.free_base)
-    fused = MlpModel(model, {}, fresh_facts(model)).fused.sizes
-    kernels = [frame_kernel(links, model.nv, len(model.candidates.radius), model.free_base)]
-    for kernel in (*kernels, see_kernel(fused), stand_kernel(fused), advance_kernel(fused)):
+    fused = MlpModel(model, {}, fresh_facts(MlpModel, model)).fused.sizes
+    kernels = [frame_kernel(links, model.nv, len(model.candidates.radius), model.free_base), stand_kernel(fused)]
+    kernels += [see_kernel(fused), advance_kernel(fused)]
+    if model.free_base:
+        shape = shape_of(make_tree(read_links(model), model, wp.get_device("cpu")))
+        sketched = fused._replace(falling=False, soon=False, sketched=True)
+        kernels += [sketch_kernel(shape), see_kernel(sketched), advance_kernel(sketched)]
+    for kernel in kernels:
         folder = tmp_path / kernel.key
         wp.compile_aot_module(kernel.module, device=None, arch=86, module_dir=folder, use_ptx=True)
         [ptx] = list(folder.rglob("*.ptx"))

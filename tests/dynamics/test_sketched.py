@@ -7,9 +7,7 @@ import pytest
 import torch
 
 from nerd_gym.backends import make_backend
-from nerd_gym.backends.warp import read_links
 from nerd_gym.dynamics.frames import RobotFrames
-from nerd_gym.dynamics.identify import PER_LINK
 from nerd_gym.dynamics.model import Motion, kind_of
 from nerd_gym.dynamics.network_model import NetworkModel
 from nerd_gym.dynamics.sampling import Sampler, ranges_for
@@ -17,26 +15,13 @@ from nerd_gym.dynamics.sketched import Sketch, SketchedModel
 from nerd_gym.dynamics.symmetry import group, transform_joints, transform_state
 from nerd_gym.dynamics.train import unexplained
 from nerd_gym.robots.kinematics import Kinematics
-from nerd_gym.robots.model import RobotModel
 
-from ..conftest import everyone, robot
+from ..conftest import everyone, robot, true_sketch
 from .test_fused import INPUTS, assert_same, both, situation
 from .test_networks import ground, states
 from .test_symmetry import moved_ground
 
 LEGGED = ["ant", "anymal"]
-
-
-def true_sketch(model: RobotModel) -> dict[str, torch.Tensor]:
-    """What identification would find in the MJCF's own motion."""
-    links, each = read_links(model), []
-    for mass, com, inertia in zip(links["mass"], links["com"], links["inertia"], strict=True):
-        about = inertia + mass * (com @ com * np.eye(3) - np.outer(com, com))
-        each += [mass, *(mass * com), *about[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]]]
-    own = [getattr(model.mj_model, name)[model.joint_qd] for name in ("dof_armature", "dof_damping")]
-    assert len(each) == PER_LINK * len(links["mass"])
-    parameters = torch.as_tensor(np.concatenate([each, *own]))
-    return {"sketch.parameters": parameters, "sketch.gains": torch.tensor(model.contact_gains)}
 
 
 @lru_cache(maxsize=4)
@@ -112,7 +97,7 @@ def test_kernels_give_what_torch_gives(name):
     assert torch.equal(seen.element.long(), torch.zeros(300, dtype=torch.long) if element is None else element)
     torch.testing.assert_close(seen.quiet[:, None], model.quiet(seen.inputs), atol=1e-4, rtol=1e-3)
     assert_same(*both(model, state, force, plane), state)
-    assert model.fused.sizes.inputs == model.module[0].in_features
+    assert model.fused.sizes.inputs == model.module[0].in_features == list(model.input_groups().values())[-1].stop
     batch = {key: value[:200] for key, value in motion(name, "warp").items()}
     for expected, found in zip(NetworkModel.normalised(model, batch), model.normalised(batch), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
