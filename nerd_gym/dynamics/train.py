@@ -177,9 +177,12 @@ def train_network(
 def explained(model: NetworkModel, held: dict[str, Tensor], size: int = EXPLAINED_FRAMES) -> dict[str, float]:
     """R2 of the one-frame change of velocity on held-back windows, by group of coordinates."""
     batch = windows(held, model.frames, size // model.frames, torch.Generator().manual_seed(0))
-    inputs, targets = model.examples({name: value.to(model.device) for name, value in batch.items()})
+    batch = {name: value.to(model.device) for name, value in batch.items()}
+    inputs, targets = model.examples(batch)
     outputs = model.outputs(model.normaliser.inputs(inputs))
-    change, error = (x[:, -1, -model.robot.nv :] for x in (targets, outputs - targets))
+    error = (outputs - targets)[:, -1, -model.robot.nv :]  # targets may be of a part of the change alone
+    now, after = (Motion(batch["q"][:, at], batch["qd"][:, at]) for at in (-2, -1))
+    _, change = model.robot_frames.relative_motion(now, after)
     return {name: 1 - part for name, part in unexplained(model.robot, change, error).items()}
 
 
