@@ -95,9 +95,9 @@ def sketch_kernel(shape: Shape) -> wp.Kernel:
     at = [k * nv + i for k, i in pairs]  # where L is not zero
     count = len(pairs)
     deepest = max(1, shape.deepest)
-    size, points = nv * nv, max(1, contacts)
+    points = max(1, contacts)
     reaches = points * deepest
-    vector = wp.types.vector(nv, wp.float32)
+    vector, packed = wp.types.vector(nv, wp.float32), wp.types.vector(nv * nv, wp.float32)
 
     def sketch(
         q: wp.array2d(dtype=wp.float32),
@@ -134,7 +134,7 @@ def sketch_kernel(shape: Shape) -> wp.Kernel:
         mass = wp.zeros(shape=(links,), dtype=wp.float32)
         arm = wp.zeros(shape=(links,), dtype=wp.vec3)
         spin = wp.zeros(shape=(links,), dtype=wp.mat33)
-        H = wp.zeros(shape=(size,), dtype=wp.float32)
+        H = packed()
         free = vector()  # what moves it but for contacts, limits, damping and springs
         u = vector()
         x = vector()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import gymnasium
@@ -16,7 +17,7 @@ from torch import Tensor
 from ..backends import BACKENDS, backend_class, make_backend
 from ..registration import env_spec
 from .random import EnvRandom
-from .task import State, make_config, option_names
+from .task import State, Task, make_config, option_names
 
 RENDER_MODES = ("rgb_array", "human")
 ARRAYS = ("numpy", "torch")
@@ -97,6 +98,7 @@ class NerdVectorEnv(VectorEnv, EzPickle):
 
         self._steps, self._episodes = counter(), counter() - 1
         self._seeds: Tensor | None = None
+        self._ahead: Starts | None = None
         self._state = State(self.backend, torch.zeros(self.num_envs, self.task.goal_size, device=self.device))
         self._renderer = None
         nothing = torch.zeros(self.action_space.shape, device=self.device)
@@ -216,6 +218,7 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         self._steps.copy_(snapshot["steps"])
         self._episodes.copy_(snapshot["episodes"])
         self._seeds = None if snapshot["seeds"] is None else snapshot["seeds"].clone()
+        self._ahead = None
         self._state.goal = snapshot["goal"].clone()
         return self._out(self.task.observe(self._state))
 
@@ -225,21 +228,25 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         task, backend = self.task, self.backend
         self._episodes += mask
         self._steps.masked_fill_(mask, 0)
-        # Most often few rows start anew; where it costs nothing to ask which, only those are drawn.
-        rows = mask.nonzero().squeeze(1) if backend.host_checks else slice(None)
-        rng = EnvRandom(self._seeds[rows], self._episodes[rows])
-
-        def put(new: Tensor, old: Tensor) -> Tensor:
-            return old.index_copy(0, rows, new) if backend.host_checks else new
-
-        q, qd = task.initial_state(rng)
+        starts = self._starts(mask) if backend.host_checks else draw_starts(task, self._seeds, self._episodes)
         if task.goal_size:
-            goal = put(task.initial_goal(rng), self._state.goal)
-            self._state.goal = torch.where(mask[:, None], goal, self._state.goal)
-        ground = task.initial_ground(rng, q)
-        if ground is not None:
-            ground = put(ground[0], backend.ground_point), put(ground[1], backend.ground_normal)
-        backend.reset(mask, put(q, backend.q), put(qd, backend.qd), ground)
+            self._state.goal = torch.where(mask[:, None], starts.goal, self._state.goal)
+        backend.reset(mask, starts.q, starts.qd, starts.ground)
+
+    @torch.inference_mode(False)  # or nobody could write to them outside that mode later
+    def _starts(self, mask: Tensor) -> Starts:
+        """Where the masked rows start their episodes.
+
+        Most often few rows start anew, and drawing for one costs as much as for all. So the next start of every row is
+        drawn ahead, again for all rows that need one as soon as a row has none; where it costs nothing to ask.
+        """
+        if self._ahead is None:
+            self._ahead = draw_starts(self.task, self._seeds, self._episodes + ~mask)
+        elif bool((mask & (self._ahead.episode != self._episodes)).any()):
+            due = self._episodes + ~mask
+            rows = (self._ahead.episode != due).nonzero().squeeze(1)
+            self._ahead.put(rows, draw_starts(self.task, self._seeds[rows], due[rows]))
+        return self._ahead
 
     def _take_seed(self, seed: int | Sequence[int] | None, mask: Tensor) -> None:
         if seed is None and self._seeds is not None:
@@ -256,6 +263,7 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         seeds = seeds.to(self.device)
         self._seeds = seeds if self._seeds is None else torch.where(mask, seeds, self._seeds)
         self._episodes.masked_fill_(mask, -1)
+        self._ahead = None
 
     def _reset_mask(self, options: dict[str, Any] | None) -> Tensor:
         mask = (options or {}).get("reset_mask")
@@ -281,6 +289,34 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         if isinstance(value, dict):
             return {key: self._out(item) for key, item in value.items()}
         return value.cpu().numpy()
+
+
+@dataclass
+class Starts:
+    """Where N episodes start."""
+
+    episode: Tensor  # [N], which of its row
+    q: Tensor
+    qd: Tensor
+    goal: Tensor | None
+    ground: tuple[Tensor, Tensor] | None
+
+    def put(self, rows: Tensor, new: Starts) -> None:
+        """Take over the starts of some rows [K]."""
+        pairs = [(self.episode, new.episode), (self.q, new.q), (self.qd, new.qd)]
+        pairs += [(self.goal, new.goal)] if self.goal is not None else []
+        pairs += zip(self.ground, new.ground, strict=True) if self.ground is not None else []
+        for old, value in pairs:
+            old.index_copy_(0, rows, value)
+
+
+def draw_starts(task: Task, seeds: Tensor, episodes: Tensor) -> Starts:
+    """The starts of episodes [N], each by its number and its row's seed alone."""
+    rng = EnvRandom(seeds, episodes)
+    q, qd = task.initial_state(rng)
+    goal = task.initial_goal(rng).clone() if task.goal_size else None
+    ground = task.initial_ground(rng, q)
+    return Starts(episodes.clone(), q.clone(), qd.clone(), goal, ground and (ground[0].clone(), ground[1].clone()))
 
 
 def split_options(task_class: type, backend: str, options: dict[str, Any]) -> tuple[dict, dict]:
