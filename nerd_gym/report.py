@@ -122,7 +122,8 @@ def notes(c: Comparison) -> list[str]:
         "A backend without options has its default physics.",
     ]
     if any(side.trust for side in c.sides):
-        lines.append(f"Trust is a rank: of the frames that a model was trained for, half are below {DOUBTED:g}.")
+        lines.append("Trust is 1 where a model expects to err by a hundredth of what a frame usually changes, or less,")
+        lines.append("one half at a tenth, and 0 where it knows nothing.")
     for side in c.sides:
         for where, trusted in (("it visits", side.trust), (f"{c.baseline.label} visits", side.trust_on_baseline)):
             if trusted and trusted.outside:

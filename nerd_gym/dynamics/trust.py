@@ -1,11 +1,10 @@
 """How far a learned model may be believed at a state: 0 to 1, always on.
 
 Two parts, both learned from trajectories that the model did not see. A small network expects the logarithm of the
-model's one-frame error from state, force and contacts; its place among the expectations of the held-back frames gives
-the trust, which falls evenly from 1 at the least error to one half where only a twentieth of those frames is worse, and
-to 0 at the worst of them. So frames like those of training are trusted by more than a half, 19 times in 20. And a box
-around the training data: outside it nothing is known, so that trust falls to 0 within half the box's width beyond its
-edge.
+model's one-frame error from state, force and contacts; the error is told in what a frame usually changes (rms over the
+coordinates). Trust is 1 where it expects a hundredth or less, one half at a tenth, 0 where the model would be as well
+off guessing. And a box around the training data: outside it nothing is known, so that trust falls to 0 within half the
+box's width beyond its edge.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ from ..robots.model import HINGE, RobotModel
 WIDTH = 32
 BEYOND = 0.5  # of the box, where trust ends
 HEALTHY = 5.0  # times the box, where a row is given up
-LEVELS = 201  # quantiles of the calibration
-DOUBTED = 0.05  # the part of the held-back frames whose trust is below one half
+DECADES = 2.0  # from the error, 1, that is not trusted at all to the one that is trusted wholly
 
 
 class TrustNetwork(nn.Module):
@@ -49,9 +47,8 @@ class Trust:
             return
         ranges = [own.pop(f"{name}_range") for name in ("q", "qd", "force")]
         self._q_range, self._qd_range, _ = ranges
-        self._ranges, self._levels = torch.cat(ranges), own.pop("levels")
-        place = torch.linspace(0, 1, LEVELS + 1, device=device)  # of an expectation between levels
-        self._at_level = torch.minimum(1 - 0.5 * place / (1 - DOUBTED), 0.5 * (1 - place) / DOUBTED)
+        self._ranges = torch.cat(ranges)
+        own.pop("levels", None)  # of models from when trust was a rank
         mean, std = own.pop("mean"), own.pop("std")
         network = TrustNetwork(len(mean))
         network.load_state_dict(own)
@@ -74,7 +71,7 @@ class Trust:
         for weight, bias in ((w1, b1), (w2, b2)):
             x = nn.functional.silu(torch.addmm(bias, x, weight), inplace=True)
         expected = torch.addmm(b3, x, w3)[:, 0]
-        return self._at_level[torch.bucketize(expected, self._levels)] * self.inside(q, qd, force)
+        return (-expected / DECADES).clamp_(0.0, 1.0) * self.inside(q, qd, force)
 
     def inside(self, q: Tensor, qd: Tensor, force: Tensor) -> Tensor:
         """[N]: 1 in the box of the training data, 0 where it is left far behind."""
@@ -136,7 +133,8 @@ def fit_trust(
     seed: int = 0,
     steps: int = 1500,
 ) -> tuple[dict[str, Tensor], dict[str, float]]:
-    """Tensors of the trust and how well it ranks the errors of frames that neither model nor trust has seen.
+    """Tensors of the trust, how well it ranks the errors of frames that neither model nor trust has seen, and how many
+    of these are trusted less than one half.
 
     train: q, qd, force of the training data, for the box. features [M, inputs] of held-back frames; error [M]: the
     model's one-frame error there. Three quarters of them calibrate, the rest judge.
@@ -162,7 +160,6 @@ def fit_trust(
         schedule.step()
     with torch.no_grad():
         expected = network(x)
-    levels = torch.quantile(expected[:cut], torch.linspace(0, 1, LEVELS))
     hinge = torch.ones(robot.nq, dtype=torch.bool)
     hinge[robot.joint_q] = torch.as_tensor(robot.mj_model.jnt_type[-robot.nj :] == HINGE)
     unlimited = hinge.clone()
@@ -174,11 +171,11 @@ def fit_trust(
         "trust.q_range": q_range,
         "trust.qd_range": train["qd"].abs().flatten(0, -2).amax(0),
         "trust.force_range": train["force"].abs().flatten(0, -2).amax(0).clamp(min=1e-6),
-        "trust.levels": levels,
         "trust.mean": mean,
         "trust.std": std,
     }
-    return tensors, {"rank_correlation": rank_correlation(expected[cut:], target[cut:])}
+    doubted = float((expected[cut:] > -0.5 * DECADES).float().mean())
+    return tensors, {"rank_correlation": rank_correlation(expected[cut:], target[cut:]), "below_half": doubted}
 
 
 def rank_correlation(a: Tensor, b: Tensor) -> float:
