@@ -2,7 +2,6 @@
 
 Every task gets policies trained in its robot's learned model alone and as many twins trained in the model's teacher,
 with the same config and steps: three seeds of robots with a fixed base and of Ant's run, one of the other legged ones.
-Those of Ant wait on their way for a better model: run `refine_together.py` first, with the same --work.
 """
 
 from __future__ import annotations

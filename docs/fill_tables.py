@@ -156,15 +156,6 @@ def long_rollouts() -> str:
     return markdown(["policy", "diverged", "deepest point (m)", "lowest base (m)", "frames with trust above 0.5"], rows)
 
 
-def without_stops() -> str:
-    """Policies that never waited for a better model, in theirs, in the packaged one and on its teacher."""
-    earned: dict[str, dict[str, str]] = {}
-    for row in load("without_stops")["rows"]:
-        earned.setdefault(row["policy"], {})[row["backend"].partition("=")[0]] = f"{row['return']['mean']:.0f}"
-    head = {"neural:model": "in their model", "neural": "in the packaged model", "warp": "on `warp`"}
-    return markdown(["policy", *head.values()], [[name, *map(by.get, head)] for name, by in earned.items()])
-
-
 def sensitivity() -> str:
     """What a state that is slightly off does to the teacher's next frame."""
     groups = ("linear", "angular", "joints")
@@ -329,7 +320,6 @@ TABLES = {
     "legged_speed": legged_speed,
     "long_rollouts": long_rollouts,
     "sensitivity": sensitivity,
-    "without_stops": without_stops,
     "cpu_hours": cpu_hours,
     "study": lambda: study("sketched"),
     "study_mlp": lambda: study("mlp"),
