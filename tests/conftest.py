@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from pathlib import Path
 
 import gymnasium
+import mujoco
 import numpy as np
 import pytest
 import torch
@@ -86,13 +88,29 @@ def recorded():
     return lambda name: Recorded(REFERENCE, name)
 
 
-def true_sketch(model: RobotModel) -> dict[str, torch.Tensor]:
-    """What identification would find in the MJCF's own motion."""
+def true_parameters(model: RobotModel) -> torch.Tensor:
+    """Inertias of the MJCF's links about their joints' origins, armature and damping, as identification has them."""
     links, each = read_links(model), []
     for mass, com, inertia in zip(links["mass"], links["com"], links["inertia"], strict=True):
         about = inertia + mass * (com @ com * np.eye(3) - np.outer(com, com))
         each += [mass, *(mass * com), *about[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]]]
-    own = [getattr(model.mj_model, name)[model.joint_qd] for name in ("dof_armature", "dof_damping")]
     assert len(each) == PER_LINK * len(links["mass"])
-    parameters = torch.as_tensor(np.concatenate([each, *own]))
-    return {"sketch.parameters": parameters, "sketch.gains": torch.tensor(model.contact_gains)}
+    own = (getattr(model.mj_model, name)[model.joint_qd] for name in ("dof_armature", "dof_damping"))
+    return torch.as_tensor(np.concatenate([each, *own]))
+
+
+def true_sketch(model: RobotModel) -> dict[str, torch.Tensor]:
+    """What identification would find in the MJCF's own motion."""
+    return {"sketch.parameters": true_parameters(model), "sketch.gains": torch.tensor(model.contact_gains)}
+
+
+def inverse_dynamics(model: RobotModel, q: torch.Tensor, qd: torch.Tensor, qdd: torch.Tensor) -> np.ndarray:
+    """MuJoCo's forces [N, nv] for accelerations, without contacts and limits."""
+    free = copy.copy(model.mj_model)
+    free.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
+    data, forces = mujoco.MjData(free), []
+    for row in range(len(q)):
+        data.qpos[:], data.qvel[:], data.qacc[:] = q[row], qd[row], qdd[row]
+        mujoco.mj_inverse(free, data)
+        forces.append(data.qfrc_inverse.copy())
+    return np.stack(forces)

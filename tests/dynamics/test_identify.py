@@ -1,33 +1,17 @@
 """Inertial parameters from data, and nothing of them from the MJCF."""
 
-import copy
-
-import mujoco
 import numpy as np
 import pytest
 import torch
 
 from nerd_gym.backends import make_backend
-from nerd_gym.backends.warp import WarpBackend, read_links
+from nerd_gym.backends.warp import WarpBackend
 from nerd_gym.dynamics.checkpoint import save_model
-from nerd_gym.dynamics.identify import PER_LINK, Identification, Regressor
+from nerd_gym.dynamics.identify import Identification, Regressor
 from nerd_gym.dynamics.sampling import Sampler, ranges_for
 from nerd_gym.robots.model import RobotModel
 
-from ..conftest import everyone, robot
-
-
-def true_parameters(model):
-    """Of the MJCF, about the joints' origins."""
-    links, n = read_links(model), model.nj
-    p = np.zeros((PER_LINK + 2) * n)
-    for l in range(n):
-        m, c = links["mass"][l], links["com"][l]
-        about = links["inertia"][l] + m * (c @ c * np.eye(3) - np.outer(c, c))
-        six = [about[0, 0], about[1, 1], about[2, 2], about[0, 1], about[0, 2], about[1, 2]]
-        p[PER_LINK * l : PER_LINK * (l + 1)] = [m, *(m * c), *six]
-    p[PER_LINK * n : (PER_LINK + 1) * n] = model.mj_model.dof_armature
-    return torch.as_tensor(p)
+from ..conftest import everyone, inverse_dynamics, robot, true_parameters
 
 
 @pytest.mark.parametrize("name", ["cartpole", "pendulum_contact", "franka"])
@@ -37,13 +21,7 @@ def test_regressor_gives_mujocos_inverse_dynamics(name):
     q, qd, qdd = (2 * torch.randn(16, model.nj, generator=generator, dtype=torch.float64) for _ in range(3))
     bias, unit = Regressor(model)(q, qd)
     force = (bias + torch.einsum("bk,bkjp->bjp", qdd, unit)) @ true_parameters(model)
-    free = copy.copy(model.mj_model)
-    free.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
-    data = mujoco.MjData(free)
-    for row in range(16):
-        data.qpos[:], data.qvel[:], data.qacc[:] = q[row], qd[row], qdd[row]
-        mujoco.mj_inverse(free, data)
-        np.testing.assert_allclose(force[row], data.qfrc_inverse, rtol=2e-5, atol=2e-4)
+    np.testing.assert_allclose(force, inverse_dynamics(model, q, qd, qdd), rtol=2e-5, atol=2e-4)
 
 
 def transitions(teacher_model, n, seed=0, frames=4):

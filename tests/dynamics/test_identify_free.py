@@ -1,31 +1,17 @@
 """Inertial parameters and contact gains of robots with a free base, from data."""
 
-import copy
-
-import mujoco
 import numpy as np
 import pytest
 import torch
 
-from nerd_gym.backends.warp import WarpBackend, read_links
+from nerd_gym.backends.warp import WarpBackend
 from nerd_gym.dynamics.identify import Inertias
 from nerd_gym.dynamics.identify_free import FreeRegressor, fit_contact_gains, identify_free
 from nerd_gym.robots.contacts import ContactFinder
 from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.model import RobotModel
 
-from ..conftest import everyone, random_state, robot
-
-
-def true_parameters(model):
-    """Of the MJCF, about the joints' origins."""
-    links = read_links(model)
-    rows = []
-    for m, c, inertia in zip(links["mass"], links["com"], links["inertia"], strict=True):
-        about = inertia + m * (c @ c * np.eye(3) - np.outer(c, c))
-        rows += [m, *(m * c), *about[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]]]
-    own = model.mj_model.dof_armature[6:], model.mj_model.dof_damping[6:]
-    return torch.as_tensor(np.concatenate([rows, *own]))
+from ..conftest import everyone, inverse_dynamics, random_state, robot, true_parameters
 
 
 def mass_matrices(model, parameters, n=64):
@@ -47,13 +33,7 @@ def test_regressor_gives_mujocos_inverse_dynamics(name):
     still = regressor(q, qd, torch.zeros_like(qdd)) @ p
     mass = regressor.mass(regressor.motion(q, qd, qdd), p)
     torch.testing.assert_close((mass @ qdd[..., None])[..., 0], force - still)
-    free = copy.copy(model.mj_model)
-    free.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
-    data = mujoco.MjData(free)
-    for row in range(16):
-        data.qpos[:], data.qvel[:], data.qacc[:] = q[row], qd[row], qdd[row]
-        mujoco.mj_inverse(free, data)
-        np.testing.assert_allclose(force[row], data.qfrc_inverse, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(force, inverse_dynamics(model, q, qd, qdd), rtol=1e-4, atol=1e-3)
 
 
 def frames_of(teacher, forces, q, qd):
