@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 import gymnasium
-import mujoco
 import numpy as np
 import pytest
 import torch
@@ -106,6 +105,8 @@ def true_sketch(model: RobotModel) -> dict[str, torch.Tensor]:
 
 def inverse_dynamics(model: RobotModel, q: torch.Tensor, qd: torch.Tensor, qdd: torch.Tensor) -> np.ndarray:
     """MuJoCo's forces [N, nv] for accelerations, without contacts and limits."""
+    import mujoco  # here, because nerd_gym chooses how it draws before its first import
+
     free = copy.copy(model.mj_model)
     free.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
     data, forces = mujoco.MjData(free), []
