@@ -112,10 +112,10 @@ def legged_models() -> str:
             continue
         r2 = [f"{about['r2'][group]:.4f}" for group in ("linear", "angular", "joints")]
         diverged = sum(students["neural"]["diverged"] for students in facts["results"].values())
-        network = f"{about['network']['depth']} x {about['network']['width']}"
+        network = f"{about['kind']}, {about['network']['depth']} x {about['network']['width']}"
         of = facts["rollouts"] * len(facts["results"])
         rows.append([facts["robot"], teacher, network, *r2, f"{diverged} of {of:,}"])
-    return markdown(["robot", "teacher", "network", "linear", "angular", "joints", "diverged rollouts"], rows)
+    return markdown(["robot", "teacher", "model", "linear", "angular", "joints", "diverged rollouts"], rows)
 
 
 def legged() -> str:
