@@ -21,6 +21,7 @@ from tests.conftest import ROOT, everyone, random_state, robot
 
 PACKAGED = sorted(path.stem for path in PRETRAINED.glob("*.safetensors"))
 HELD = ("anymal-mujoco", "anymal-warp-reference")  # in which one of the random starts here leaves the healthy range
+SKETCHED = ("ant-warp", "anymal-warp")  # which throw a robot that starts deep in the ground out of that range
 WORLDS = 5
 SMALL = {
     "mlp": {"width": 16, "depth": 1},
@@ -45,11 +46,11 @@ def scene(model: RobotModel, worlds: int = WORLDS, **options) -> newton.Model:
     return whole.finalize()
 
 
-def tilted(worlds: int) -> tuple[torch.Tensor, torch.Tensor]:
+def tilted(worlds: int, height: float = 1.2) -> tuple[torch.Tensor, torch.Tensor]:
     """A plane for each world, across the way of a falling pendulum."""
     across = torch.linspace(-0.3, 0.3, worlds)
     normal = torch.nn.functional.normalize(torch.stack([across, 0.5 * across, torch.ones(worlds)], -1), dim=-1)
-    return torch.tensor([0.0, 0.0, 1.2]).repeat(worlds, 1), normal
+    return torch.tensor([0.0, 0.0, height]).repeat(worlds, 1), normal
 
 
 def tilted_scene(model: RobotModel, point: torch.Tensor, normal: torch.Tensor) -> newton.Model:
@@ -127,7 +128,7 @@ def test_moves_as_the_neural_backend(stem):
     if it.ground is None:
         model = scene(it)
     else:
-        point, normal = tilted(WORLDS)
+        point, normal = tilted(WORLDS, 0.3 if stem in SKETCHED else 1.2)
         model = tilted_scene(it, point, normal)
     solver = SolverNeRD(model, it, path)
     if it.ground is not None:
@@ -240,6 +241,7 @@ def test_a_world_has_one_ground(extra, count, tmp_path):
         SolverNeRD(whole.finalize(), it, path)
 
 
+@pytest.mark.slow
 def test_the_example_runs(capsys):
     spec = importlib.util.spec_from_file_location("newton_solver", ROOT / "examples" / "newton_solver.py")
     example = importlib.util.module_from_spec(spec)

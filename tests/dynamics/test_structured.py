@@ -120,6 +120,7 @@ def made_up_data(model, law, trajectories=128, frames=30):
     return Data(model, train, held, {})
 
 
+@pytest.mark.slow
 def test_a_torque_law_learns_what_nobody_described(tmp_path):
     """A teacher with friction and a cable's spring on its pole: inertias alone are wrong, the law makes up for it."""
     model = robot("cartpole")

@@ -237,6 +237,7 @@ def test_reward_terms_add_up():
         torch.testing.assert_close(reward, total)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["warp", "mujoco"])
 def test_memory_does_not_grow(backend):
     """10,000 steps of 256 environments with many resets."""
