@@ -123,12 +123,15 @@ class Slices:
         self._helpers = min(threads, shards) - 1
         self._pool = ThreadPoolExecutor(self._helpers, "nerd-gym-warp") if self._helpers else None
 
-    def record(self, kernel: wp.Kernel, inputs: list) -> list[wp.Launch]:
-        """Prepare a kernel; its arrays must stay where they are as long as the launches are used."""
+    def record(self, kernel: wp.Kernel, inputs: list, width: int = 1) -> list[wp.Launch]:
+        """Prepare a kernel, of which a thread takes `width` rows.
+
+        Its arrays must stay where they are as long as the launches are used.
+        """
         device = wp.device_from_torch(self._device)
         load_with_notice(kernel, device)
         return [
-            wp.launch(kernel, dim=int(end - start), inputs=[*inputs, int(start)], device=device, record_cmd=True)
+            wp.launch(kernel, dim=-(-int(end - start) // width), inputs=[*inputs, int(start)], device=device, record_cmd=True)
             for start, end in pairwise(self._edges)
         ]
 

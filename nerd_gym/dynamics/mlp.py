@@ -8,6 +8,7 @@ falls as it should.
 from __future__ import annotations
 
 from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -101,7 +102,7 @@ class MlpModel(NetworkModel):
         return robot.free_base and not np.any(robot.mj_model.jnt_stiffness)
 
     @classmethod
-    def new_facts(cls, robot: RobotModel) -> dict[str, bool]:
+    def new_facts(cls, robot: RobotModel) -> dict[str, Any]:
         """What a new network of a robot learns and sees; one that is trained further stays as it was made."""
         return {"falling": cls.may_fall(robot), "soon": True}
 

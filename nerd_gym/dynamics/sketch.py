@@ -21,10 +21,13 @@ from typing import NamedTuple
 import numpy as np
 import warp as wp
 
-from ..backends.featherstone import Physics, Tree, contact_force
+from ..backends.featherstone import Physics, Tree
+from .lanes import cross, dot, lane_types, product, product_one, product_transposed, scaled, times, times_one
 
 AHEAD = wp.constant(1.5)  # a point counts that would touch within so many frames at its present speed,
 CLOSE = wp.constant(0.01)  # or come as close as this, m
+FAR = wp.constant(-1.0e6)  # depth of no point, m
+SLOWEST = wp.constant(1.0e-20)  # m/s, against dividing by zero
 
 
 class Shape(NamedTuple):
@@ -84,20 +87,23 @@ def make_ways(shape: Shape, device: wp.context.Device) -> Ways:
 
 
 @lru_cache(maxsize=32)
-def sketch_kernel(shape: Shape) -> wp.Kernel:
-    """Step and change of velocity [N, nv] of environments `first`, ..., in the base's axes at the frame's start.
+def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
+    """Step and change of velocity [N, nv] of rows `first`, ..., in the base's axes at the frame's start.
 
-    And how far over the ground the candidates [N, C] would be at its end, if nothing happened on the way.
+    And how far over the ground the candidates [N, C] would be at its end, if nothing happened on the way. A thread
+    sketches `width` robots.
     """
     links, nv, contacts = len(shape.parents), len(shape.dof_parents), shape.contacts
-    pairs = shape.pairs()
-    low, high = [k for k, _ in pairs], [i for _, i in pairs]
-    at = [k * nv + i for k, i in pairs]  # where L is not zero
-    count = len(pairs)
     deepest = max(1, shape.deepest)
     points = max(1, contacts)
-    reaches = points * deepest
-    vector, packed = wp.types.vector(nv, wp.float32), wp.types.vector(nv * nv, wp.float32)
+    Number, Vector, Quat, Matrix = lane_types(width)
+
+    def rows(size: int) -> type:
+        return wp.types.matrix((size, width), wp.float32)
+
+    per_base, per_dof, per_link, per_entry = rows(6), rows(nv), rows(links), rows(nv * nv)
+    per_point, per_place, per_reach = rows(points), rows(3 * points), rows(3 * points * deepest)
+    links_of = wp.types.vector(points, wp.int32)
 
     def sketch(
         q: wp.array2d(dtype=wp.float32),
@@ -108,259 +114,410 @@ def sketch_kernel(shape: Shape) -> wp.Kernel:
         tree: Tree,
         physics: Physics,
         ways: Ways,
+        looks: int,
         step: wp.array2d(dtype=wp.float32),
         change: wp.array2d(dtype=wp.float32),
         ahead: wp.array2d(dtype=wp.float32),
         first: int,
     ):
-        env = wp.tid() + first
+        begin = wp.tid() * width + first
+        last = q.shape[0] - 1  # lanes beyond it repeat this row
         dt = physics.dt
-        span = dt * float(physics.substeps)
-        half = 0.5 * span
         # Loops up to these stay loops; those up to numbers that Python knows are written out.
         all_links = int(links)
         all_contacts = int(contacts)
+        all_dofs = int(nv)
+        all_base = int(6)
+        lanes = int(width)
 
-        rotation = wp.zeros(shape=(links,), dtype=wp.mat33)
-        origin = wp.zeros(shape=(links,), dtype=wp.vec3)
-        axis_w = wp.zeros(shape=(links,), dtype=wp.vec3)
-        axis_v = wp.zeros(shape=(links,), dtype=wp.vec3)
-        vel_w = wp.zeros(shape=(links,), dtype=wp.vec3)
-        vel_v = wp.zeros(shape=(links,), dtype=wp.vec3)
-        acc_w = wp.zeros(shape=(links,), dtype=wp.vec3)
-        acc_v = wp.zeros(shape=(links,), dtype=wp.vec3)
-        bias_m = wp.zeros(shape=(links,), dtype=wp.vec3)
-        bias_f = wp.zeros(shape=(links,), dtype=wp.vec3)
-        mass = wp.zeros(shape=(links,), dtype=wp.float32)
-        arm = wp.zeros(shape=(links,), dtype=wp.vec3)
-        spin = wp.zeros(shape=(links,), dtype=wp.mat33)
-        H = packed()
-        free = vector()  # what moves it but for contacts, limits, damping and springs
-        u = vector()
-        x = vector()
-        way = vector()
-        angle = wp.zeros(shape=(links,), dtype=wp.float32)
-        damping = wp.zeros(shape=(links,), dtype=wp.float32)
-        stiffness = wp.zeros(shape=(links,), dtype=wp.float32)
-        near = wp.zeros(shape=(points,), dtype=wp.int32)
-        depth = wp.zeros(shape=(points,), dtype=wp.float32)
-        place_of = wp.zeros(shape=(points,), dtype=wp.vec3)
-        reach = wp.zeros(shape=(reaches,), dtype=wp.vec3)
+        rotation = wp.zeros(shape=(links,), dtype=Matrix)
+        origin = wp.zeros(shape=(links,), dtype=Vector)
+        axis_w = wp.zeros(shape=(links,), dtype=Vector)
+        axis_v = wp.zeros(shape=(links,), dtype=Vector)
+        vel_w = wp.zeros(shape=(links,), dtype=Vector)
+        vel_v = wp.zeros(shape=(links,), dtype=Vector)
+        acc_w = wp.zeros(shape=(links,), dtype=Vector)
+        acc_v = wp.zeros(shape=(links,), dtype=Vector)
+        bias_m = wp.zeros(shape=(links,), dtype=Vector)
+        bias_f = wp.zeros(shape=(links,), dtype=Vector)
+        mass = wp.zeros(shape=(links,), dtype=wp.float32)  # the same in all lanes
+        arm = wp.zeros(shape=(links,), dtype=Vector)
+        spin = wp.zeros(shape=(links,), dtype=Matrix)
+        H = per_entry()
+        free = per_dof()  # what moves it but for contacts, limits, damping and springs
+        u = per_dof()
+        x = per_dof()
+        way = per_dof()
+        angle = per_link()
+        tau = per_link()
+        depth = per_point()
+        place_of = per_place()
+        reach = per_reach()
+        link_of = links_of()
+        base = per_base()
+        one = Number(1.0)
+        none = Number(0.0)
 
-        quat = wp.quat(q[env, 4], q[env, 5], q[env, 6], q[env, 3])
-        w = wp.vec3(qd[env, 3], qd[env, 4], qd[env, 5])  # the same in the axes half way
-        turned = wp.quat_from_axis_angle(wp.normalize(w), half * wp.length(w))
-        into = wp.transpose(wp.quat_to_matrix(wp.normalize(quat * turned)))  # from the world
-        base_v = into * wp.vec3(qd[env, 0], qd[env, 1], qd[env, 2])
-        gravity = into * physics.gravity
-        plane = ground_normal[env]
-        normal = into * plane
-        base = wp.vec3(q[env, 0], q[env, 1], q[env, 2])
-        height = wp.dot(plane, base - ground_point[env])
-
-        # Poses, motion axes, velocities and the forces that the motion needs, root to leaves.
-        rotation[0] = wp.identity(n=3, dtype=wp.float32)
-        vel_w[0] = w
-        acc_v[0] = -gravity
-        for l in range(all_links):
-            if l > 0:
-                p = tree.parent[l]
-                up = rotation[p]
-                pw = vel_w[p]
-                pv = vel_v[p]
-                axis = up * tree.axis[l]
-                place = origin[p] + up * tree.offset[l]
-                rate = qd[env, l + 5]
-                there = q[env, l + 6] - tree.zero[l] + half * rate
-                if tree.slide[l] == 1:
-                    rotation[l] = up * tree.turn[l]
-                    place = place + there * axis
-                    axis_v[l] = axis
-                    vel_w[l] = pw
-                    vel_v[l] = pv + rate * axis
-                    acc_w[l] = acc_w[p]
-                    acc_v[l] = acc_v[p] + rate * wp.cross(pw, axis)
-                else:
-                    sine = wp.sin(there)
-                    versine = 1.0 - wp.cos(there)
-                    rotation[l] = up * (tree.turn[l] + sine * tree.turn_sin[l] + versine * tree.turn_cos[l])
-                    swing = wp.cross(place, axis)
-                    axis_w[l] = axis
-                    axis_v[l] = swing
-                    vel_w[l] = pw + rate * axis
-                    vel_v[l] = pv + rate * swing
-                    acc_w[l] = acc_w[p] + rate * wp.cross(pw, axis)
-                    acc_v[l] = acc_v[p] + rate * (wp.cross(pw, swing) + wp.cross(pv, axis))
-                origin[l] = place
-            m = tree.mass[l]
-            r = rotation[l]
-            com = origin[l] + r * tree.com[l]
-            h = m * com
-            about = r * tree.inertia[l] * wp.transpose(r) + m * (
-                wp.dot(com, com) * wp.identity(n=3, dtype=wp.float32) - wp.outer(com, com)
-            )
-            mass[l] = m
-            arm[l] = h
-            spin[l] = about
-            lw = vel_w[l]
-            lv = vel_v[l]
-            momentum_m = about * lw + wp.cross(h, lv)
-            momentum_f = m * lv - wp.cross(h, lw)
-            bias_m[l] = about * acc_w[l] + wp.cross(h, acc_v[l]) + wp.cross(lw, momentum_m) + wp.cross(lv, momentum_f)
-            bias_f[l] = m * acc_v[l] - wp.cross(h, acc_w[l]) + wp.cross(lw, momentum_f)
-
-        # Forces but for contacts and limits, and the mass matrix, leaves to root.
-        for back in range(1, all_links):
-            l = links - back
-            p = tree.parent[l]
-            tau = force[env, l - 1] + tree.stiffness[l] * tree.rest[l]
-            free[l + 5] = tau - wp.dot(axis_w[l], bias_m[l]) - wp.dot(axis_v[l], bias_f[l])
-            u[l + 5] = qd[env, l + 5]
-            angle[l] = q[env, l + 6] - tree.zero[l]
-            damping[l] = tree.damping[l]
-            stiffness[l] = tree.stiffness[l]
-            bias_m[p] = bias_m[p] + bias_m[l]
-            bias_f[p] = bias_f[p] + bias_f[l]
-            mass[p] = mass[p] + mass[l]
-            arm[p] = arm[p] + arm[l]
-            spin[p] = spin[p] + spin[l]
-            need_m = spin[l] * axis_w[l] + wp.cross(arm[l], axis_v[l])
-            need_f = mass[l] * axis_v[l] - wp.cross(arm[l], axis_w[l])
-            row = (l + 5) * nv
-            H[row + l + 5] = wp.dot(axis_w[l], need_m) + wp.dot(axis_v[l], need_f) + tree.armature[l]
-            while p >= 1:
-                H[row + p + 5] = wp.dot(axis_w[p], need_m) + wp.dot(axis_v[p], need_f)
-                p = tree.parent[p]
+        # Where the frame starts, and how far it has come since then.
+        start = Quat()
+        w = Vector()
+        start_v = Vector()
+        plane = Vector()
+        height = Number()
+        come = Quat()
+        come_v = Vector()
+        moved = Vector()
+        for r in range(lanes):
+            env = wp.min(begin + r, last)
             for i in range(3):
-                H[row + i] = need_m[i]
-                H[row + i + 3] = need_f[i]
-        h = arm[0]
-        for i in range(3):
-            free[i] = -bias_m[0][i]
-            free[i + 3] = -bias_f[0][i]
-            u[i] = w[i]
-            for j in range(3):
-                H[i * nv + j] = spin[0][i, j]
-            H[(i + 3) * nv + i + 3] = mass[0]
-        H[3 * nv + 1] = h[2]
-        H[3 * nv + 2] = -h[1]
-        H[4 * nv + 0] = -h[2]
-        H[4 * nv + 2] = h[0]
-        H[5 * nv + 0] = h[1]
-        H[5 * nv + 1] = -h[0]
+                start[i, r] = q[env, 4 + i]
+                start_v[i, r] = qd[env, i]
+                w[i, r] = qd[env, 3 + i]
+                plane[i, r] = ground_normal[env][i]
+            start[3, r] = q[env, 3]
+            come[3, r] = 1.0
+            height[r] = wp.dot(ground_normal[env], wp.vec3(q[env, 0], q[env, 1], q[env, 2]) - ground_point[env])
+            for l in range(1, all_links):
+                angle[l, r] = q[env, l + 6] - tree.zero[l]
+                tau[l, r] = force[env, l - 1] + tree.stiffness[l] * tree.rest[l]
+                u[l + 5, r] = qd[env, l + 5]
 
-        # H = L^T D L, in place: L below the diagonal, 1 / D on it. First the joints, then the base.
-        for back in range(1, all_links):
-            l = links - back
-            row = (l + 5) * nv
-            inverse = 1.0 / H[row + l + 5]
-            for s in range(ways.depth[l] - 1):
-                i = ways.dof[l, s]
-                ratio = H[row + i] * inverse
-                for t in range(s + 1):
-                    H[i * nv + ways.dof[l, t]] = H[i * nv + ways.dof[l, t]] - ratio * H[row + ways.dof[l, t]]
-                for j in range(6):
-                    H[i * nv + j] = H[i * nv + j] - ratio * H[row + j]
-            for i in range(6):
-                ratio = H[row + i] * inverse
-                for j in range(i + 1):
-                    H[i * nv + j] = H[i * nv + j] - ratio * H[row + j]
-            H[row + l + 5] = inverse
-        for back in range(6):
-            row = (5 - back) * nv
-            inverse = 1.0 / H[row + 5 - back]
-            for i in range(5 - back):
-                ratio = H[row + i] * inverse
-                for j in range(i + 1):
-                    H[i * nv + j] = H[i * nv + j] - ratio * H[row + j]
-            H[row + 5 - back] = inverse
-        for n in range(count):
-            H[wp.static(at[n])] = H[wp.static(at[n])] * H[wp.static(low[n] * (nv + 1))]
-
-        # Jacobians of the points that may touch the ground in this frame.
-        touching = wp.int32(0)
-        for n in range(all_contacts):
-            l = tree.contact_link[n]
-            point = origin[l] + rotation[l] * tree.contact_point[n] - tree.contact_radius[n] * normal
-            approach = wp.dot(normal, vel_v[l] + wp.cross(vel_w[l], point))
-            deep = half * approach - height - wp.dot(normal, point)  # at the frame's start
-            approach = approach + wp.dot(normal, base_v)
-            ahead[env, n] = span * approach - deep
-            if deep - AHEAD * span * wp.min(approach, 0.0) + CLOSE > 0.0:
-                near[touching] = l
-                place_of[touching] = point
-                depth[touching] = deep
-                for s in range(ways.depth[l]):
-                    j = ways.dof[l, s] - 5
-                    reach[touching * deepest + s] = axis_v[j] + wp.cross(axis_w[j], point)
-                touching += 1
-
-        for sub in range(physics.substeps):
-            for l in range(1, links):
-                rate = u[l + 5]
-                there = angle[l]
-                tau = free[l + 5] - damping[l] * rate - stiffness[l] * there
-                past = wp.min(there - tree.lower[l], 0.0) + wp.max(there - tree.upper[l], 0.0)
-                if past != 0.0:
-                    tau = tau - physics.limit_ke * past - physics.limit_kd * rate
-                x[l + 5] = tau
-            push_f = wp.vec3(free[3], free[4], free[5])
-            push_m = wp.vec3(free[0], free[1], free[2])
-            new_w = wp.vec3(u[0], u[1], u[2])
-            velocity_0 = base_v + wp.vec3(u[3], u[4], u[5])
-            for n in range(touching):
-                l = near[n]
-                point = place_of[n]
-                velocity = velocity_0 + wp.cross(new_w, point)
-                for s in range(ways.depth[l]):
-                    velocity = velocity + u[ways.dof[l, s]] * reach[n * deepest + s]
-                deep = depth[n]
-                if sub > 0:
-                    deep = deep - dt * wp.dot(velocity, normal)
-                    depth[n] = deep
-                if deep > 0.0:
-                    push = contact_force(deep, velocity, normal, physics)
-                    push_f = push_f + push
-                    push_m = push_m + wp.cross(point, push)
-                    for s in range(ways.depth[l]):
-                        k = ways.dof[l, s]
-                        x[k] = x[k] + wp.dot(reach[n * deepest + s], push)
-            for i in range(3):
-                x[i] = push_m[i]
-                x[i + 3] = push_f[i]
-            for n in range(count):
-                x[wp.static(high[n])] = x[wp.static(high[n])] - H[wp.static(at[n])] * x[wp.static(low[n])]
-            for k in range(nv):
-                x[k] = x[k] * H[wp.static(k * nv + k)]
-            for n in range(count):
-                x[wp.static(low[-1 - n])] = (
-                    x[wp.static(low[-1 - n])] - H[wp.static(at[-1 - n])] * x[wp.static(high[-1 - n])]
+        for look in range(looks):
+            substeps = physics.substeps * (look + 1) / looks - physics.substeps * look / looks
+            span = dt * float(substeps)
+            half = 0.5 * span
+            base_v = Vector()
+            gravity = Vector()
+            normal = Vector()
+            turned = Quat()
+            for r in range(lanes):
+                spinning = wp.vec3(w[0, r], w[1, r], w[2, r])  # the same in the axes half way
+                turning = wp.quat_from_axis_angle(wp.normalize(spinning), half * wp.length(spinning))
+                now = wp.quat(start[0, r], start[1, r], start[2, r], start[3, r])
+                now = now * wp.quat(come[0, r], come[1, r], come[2, r], come[3, r])
+                into = wp.transpose(wp.quat_to_matrix(wp.normalize(now * turning)))  # from the world
+                now_v = into * wp.vec3(
+                    start_v[0, r] + come_v[0, r], start_v[1, r] + come_v[1, r], start_v[2, r] + come_v[2, r]
                 )
-            for k in range(nv):
-                u[k] = u[k] + dt * x[k]
-                way[k] = way[k] + dt * u[k]
-            for l in range(1, links):
-                angle[l] = angle[l] + dt * u[l + 5]
+                down = into * physics.gravity
+                up = into * wp.vec3(plane[0, r], plane[1, r], plane[2, r])
+                for i in range(3):
+                    base_v[i, r] = now_v[i]
+                    gravity[i, r] = down[i]
+                    normal[i, r] = up[i]
+                for i in range(4):
+                    turned[i, r] = turning[i]
+            over = height + dot(plane, moved)
 
-        for k in range(6, nv):
-            step[env, k] = way[k]
-            change[env, k] = u[k] - qd[env, k]
-        out = wp.quat_to_matrix(turned)
-        new_w = wp.vec3(u[0], u[1], u[2])
-        moved = wp.vec3(way[3], way[4], way[5])
-        drift = wp.cross(0.5 * (w + new_w), moved)  # the axes are still, the point that they are about is not
-        gained = out * (wp.vec3(u[3], u[4], u[5]) + drift)
-        moved = out * (span * base_v + moved)
-        new_w = out * new_w
-        turn = out * wp.vec3(way[0], way[1], way[2])
-        for i in range(3):
-            step[env, i] = moved[i]
-            step[env, i + 3] = turn[i]
-            change[env, i] = gained[i]
-            change[env, i + 3] = new_w[i] - w[i]
+            # Poses, motion axes, velocities and the forces that the motion needs, root to leaves.
+            identity = Matrix()
+            identity[0] = one
+            identity[4] = one
+            identity[8] = one
+            rotation[0] = identity
+            vel_w[0] = w
+            acc_v[0] = -gravity
+            for l in range(all_links):
+                if l > 0:
+                    p = tree.parent[l]
+                    from_p = rotation[p]
+                    pw = vel_w[p]
+                    pv = vel_v[p]
+                    axis = times_one(from_p, tree.axis[l])
+                    place = origin[p] + times_one(from_p, tree.offset[l])
+                    rate = u[l + 5]
+                    there = angle[l] + half * rate
+                    if tree.slide[l] == 1:
+                        rotation[l] = product_one(from_p, tree.turn[l])
+                        place = place + scaled(axis, there)
+                        axis_w[l] = Vector()
+                        axis_v[l] = axis
+                        vel_w[l] = pw
+                        vel_v[l] = pv + scaled(axis, rate)
+                        acc_w[l] = acc_w[p]
+                        acc_v[l] = acc_v[p] + scaled(cross(pw, axis), rate)
+                    else:
+                        sine = Number()
+                        versine = Number()
+                        for r in range(lanes):
+                            sine[r] = wp.sin(there[r])
+                            versine[r] = 1.0 - wp.cos(there[r])
+                        t = tree.turn[l]
+                        t_sin = tree.turn_sin[l]
+                        t_cos = tree.turn_cos[l]
+                        turn = Matrix()
+                        for i in range(3):
+                            for j in range(3):
+                                turn[3 * i + j] = Number(t[i, j]) + t_sin[i, j] * sine + t_cos[i, j] * versine
+                        rotation[l] = product(from_p, turn)
+                        swing = cross(place, axis)
+                        axis_w[l] = axis
+                        axis_v[l] = swing
+                        vel_w[l] = pw + scaled(axis, rate)
+                        vel_v[l] = pv + scaled(swing, rate)
+                        acc_w[l] = acc_w[p] + scaled(cross(pw, axis), rate)
+                        acc_v[l] = acc_v[p] + scaled(cross(pw, swing) + cross(pv, axis), rate)
+                    origin[l] = place
+                m = tree.mass[l]
+                own = rotation[l]
+                com = origin[l] + times_one(own, tree.com[l])
+                h = m * com
+                about = product_transposed(product_one(own, tree.inertia[l]), own)
+                square = dot(com, h)
+                for i in range(3):
+                    for j in range(3):
+                        about[3 * i + j] = about[3 * i + j] - wp.cw_mul(com[i], h[j])
+                    about[4 * i] = about[4 * i] + square
+                mass[l] = m
+                arm[l] = h
+                spin[l] = about
+                lw = vel_w[l]
+                lv = vel_v[l]
+                momentum_m = times(about, lw) + cross(h, lv)
+                momentum_f = m * lv - cross(h, lw)
+                aw = acc_w[l]
+                av = acc_v[l]
+                bias_m[l] = times(about, aw) + cross(h, av) + cross(lw, momentum_m) + cross(lv, momentum_f)
+                bias_f[l] = m * av - cross(h, aw) + cross(lw, momentum_f)
 
-    key = "_".join(["sketch", *map(str, shape.parents), str(nv), str(contacts)]).replace("-", "m")
+            # Forces but for contacts and limits, and the mass matrix, leaves to root.
+            for back in range(1, all_links):
+                l = links - back
+                p = tree.parent[l]
+                lw = axis_w[l]
+                lv = axis_v[l]
+                free[l + 5] = tau[l] - dot(lw, bias_m[l]) - dot(lv, bias_f[l])
+                bias_m[p] = bias_m[p] + bias_m[l]
+                bias_f[p] = bias_f[p] + bias_f[l]
+                mass[p] = mass[p] + mass[l]
+                arm[p] = arm[p] + arm[l]
+                spin[p] = spin[p] + spin[l]
+                need_m = times(spin[l], lw) + cross(arm[l], lv)
+                need_f = mass[l] * lv - cross(arm[l], lw)
+                row = (l + 5) * nv
+                H[row + l + 5] = dot(lw, need_m) + dot(lv, need_f) + Number(tree.armature[l])
+                while p >= 1:
+                    H[row + p + 5] = dot(axis_w[p], need_m) + dot(axis_v[p], need_f)
+                    p = tree.parent[p]
+                for i in range(3):
+                    H[row + i] = need_m[i]
+                    H[row + i + 3] = need_f[i]
+            bias_mass = bias_m[0]
+            bias_force = bias_f[0]
+            whole = spin[0]
+            h = arm[0]
+            for i in range(3):
+                free[i] = -bias_mass[i]
+                free[i + 3] = -bias_force[i]
+                u[i] = w[i]
+                u[i + 3] = none
+                way[i] = none
+                way[i + 3] = none
+                for j in range(3):
+                    H[i * nv + j] = whole[3 * i + j]
+                    H[(i + 3) * nv + j] = none
+                    H[(i + 3) * nv + j + 3] = none
+                H[(i + 3) * nv + i + 3] = Number(mass[0])
+            H[3 * nv + 1] = h[2]
+            H[3 * nv + 2] = -h[1]
+            H[4 * nv + 0] = -h[2]
+            H[4 * nv + 2] = h[0]
+            H[5 * nv + 0] = h[1]
+            H[5 * nv + 1] = -h[0]
+
+            # H = L^T D L, in place: L below the diagonal, 1 / D on it. First the joints, then the base.
+            for back in range(1, all_links):
+                l = links - back
+                row = (l + 5) * nv
+                inverse = wp.cw_div(one, H[row + l + 5])
+                for s in range(ways.depth[l] - 1):
+                    i = ways.dof[l, s]
+                    ratio = wp.cw_mul(H[row + i], inverse)
+                    for t_ in range(s + 1):
+                        k = ways.dof[l, t_]
+                        H[i * nv + k] = H[i * nv + k] - wp.cw_mul(ratio, H[row + k])
+                    for j in range(all_base):
+                        H[i * nv + j] = H[i * nv + j] - wp.cw_mul(ratio, H[row + j])
+                for i in range(all_base):
+                    ratio = wp.cw_mul(H[row + i], inverse)
+                    for j in range(i + 1):
+                        H[i * nv + j] = H[i * nv + j] - wp.cw_mul(ratio, H[row + j])
+                H[row + l + 5] = inverse
+            for back in range(all_base):
+                row = (5 - back) * nv
+                inverse = wp.cw_div(one, H[row + 5 - back])
+                for i in range(5 - back):
+                    ratio = wp.cw_mul(H[row + i], inverse)
+                    for j in range(i + 1):
+                        H[i * nv + j] = H[i * nv + j] - wp.cw_mul(ratio, H[row + j])
+                H[row + 5 - back] = inverse
+            for k in range(all_dofs):
+                for i in range(k):
+                    H[k * nv + i] = wp.cw_mul(H[k * nv + i], H[k * nv + k])
+
+            # Jacobians of the points that may touch the ground in this look, in any of the lanes.
+            toward = dot(normal, base_v)
+            touching = int(0)
+            for n in range(all_contacts):
+                l = tree.contact_link[n]
+                point = origin[l] + times_one(rotation[l], tree.contact_point[n]) - tree.contact_radius[n] * normal
+                approach = dot(normal, vel_v[l] + cross(vel_w[l], point))
+                deep = half * approach - over - dot(normal, point)  # at the look's start
+                approach = approach + toward
+                if look == 0:
+                    for r in range(lanes):
+                        env = wp.min(begin + r, last)
+                        ahead[env, n] = dt * float(physics.substeps) * approach[r] - deep[r]
+                close = deep - (AHEAD * span) * wp.min(approach, none) + Number(CLOSE)
+                if wp.max(close) > 0.0:
+                    # No lane shall know what happens in another.
+                    r = int(0)
+                    while r < width:
+                        deep[r] = wp.where(close[r] > 0.0, deep[r], FAR)
+                        r += 1
+                    depth[touching] = deep
+                    link_of[touching] = l
+                    for i in range(3):
+                        place_of[3 * touching + i] = point[i]
+                    for s in range(ways.depth[l]):
+                        k = ways.dof[l, s] - 5
+                        lever = axis_v[k] + cross(axis_w[k], point)
+                        for i in range(3):
+                            reach[3 * (touching * deepest + s) + i] = lever[i]
+                    touching += 1
+
+            for sub in range(substeps):
+                for l in range(1, all_links):
+                    rate = u[l + 5]
+                    there = angle[l]
+                    push = free[l + 5] - tree.damping[l] * rate - tree.stiffness[l] * there
+                    past = wp.min(there - Number(tree.lower[l]), none) + wp.max(there - Number(tree.upper[l]), none)
+                    stop = physics.limit_ke * past + physics.limit_kd * rate
+                    r = int(0)
+                    while r < width:
+                        stop[r] = wp.where(past[r] == 0.0, 0.0, stop[r])
+                        r += 1
+                    x[l + 5] = push - stop
+                push_m = wp.matrix_from_rows(free[0], free[1], free[2])
+                push_f = wp.matrix_from_rows(free[3], free[4], free[5])
+                new_w = wp.matrix_from_rows(u[0], u[1], u[2])
+                new_v = base_v + wp.matrix_from_rows(u[3], u[4], u[5])
+                for n in range(touching):
+                    l = link_of[n]
+                    point = wp.matrix_from_rows(place_of[3 * n], place_of[3 * n + 1], place_of[3 * n + 2])
+                    velocity = new_v + cross(new_w, point)
+                    for s in range(ways.depth[l]):
+                        slot = 3 * (n * deepest + s)
+                        lever = wp.matrix_from_rows(reach[slot], reach[slot + 1], reach[slot + 2])
+                        velocity = velocity + scaled(lever, u[ways.dof[l, s]])
+                    deep = depth[n]
+                    along = dot(velocity, normal)
+                    if sub > 0:
+                        deep = deep - dt * along
+                        depth[n] = deep
+                    if wp.max(deep) > 0.0:
+                        # The law of contact_force in featherstone.py.
+                        slip = velocity - scaled(normal, along)
+                        speed = dot(slip, slip)
+                        press = physics.ke * deep - physics.kd * wp.min(along, none)
+                        r = int(0)
+                        while r < width:
+                            press[r] = wp.where(deep[r] > 0.0, press[r], 0.0)
+                            size = wp.sqrt(speed[r])
+                            if physics.huber == 1:
+                                size = wp.where(size <= 1.0, 0.5 * size * size, size - 0.5)
+                            speed[r] = size
+                            r += 1
+                        hold = wp.cw_div(physics.mu * press, wp.max(speed, Number(SLOWEST)))
+                        push_n = scaled(normal, press) - scaled(slip, wp.min(Number(physics.kf), hold))
+                        push_f = push_f + push_n
+                        push_m = push_m + cross(point, push_n)
+                        for s in range(ways.depth[l]):
+                            slot = 3 * (n * deepest + s)
+                            k = ways.dof[l, s]
+                            lever = wp.matrix_from_rows(reach[slot], reach[slot + 1], reach[slot + 2])
+                            x[k] = x[k] + dot(lever, push_n)
+                for i in range(3):
+                    base[i] = push_m[i]
+                    base[i + 3] = push_f[i]
+                for back in range(1, all_links):
+                    l = links - back
+                    row = (l + 5) * nv
+                    rate = x[l + 5]
+                    for s in range(ways.depth[l] - 1):
+                        i = ways.dof[l, s]
+                        x[i] = x[i] - wp.cw_mul(H[row + i], rate)
+                    for i in range(6):
+                        base[i] = base[i] - wp.cw_mul(H[row + i], rate)
+                    x[l + 5] = wp.cw_mul(rate, H[row + l + 5])
+                for back in range(5):
+                    for i in range(5 - back):
+                        base[i] = base[i] - wp.cw_mul(H[(5 - back) * nv + i], base[5 - back])
+                for k in range(6):
+                    base[k] = wp.cw_mul(base[k], H[k * nv + k])
+                    for i in range(k):
+                        base[k] = base[k] - wp.cw_mul(H[k * nv + i], base[i])
+                    x[k] = base[k]
+                for l in range(1, all_links):
+                    row = (l + 5) * nv
+                    rate = x[l + 5]
+                    for i in range(6):
+                        rate = rate - wp.cw_mul(H[row + i], base[i])
+                    for s in range(ways.depth[l] - 1):
+                        i = ways.dof[l, s]
+                        rate = rate - wp.cw_mul(H[row + i], x[i])
+                    x[l + 5] = rate
+                u = u + dt * x
+                way = way + dt * u
+                for l in range(1, all_links):
+                    angle[l] = angle[l] + dt * u[l + 5]
+
+            for r in range(lanes):
+                turning = wp.quat(turned[0, r], turned[1, r], turned[2, r], turned[3, r])
+                came = wp.quat(come[0, r], come[1, r], come[2, r], come[3, r])
+                now = wp.quat(start[0, r], start[1, r], start[2, r], start[3, r]) * came
+                old_w = wp.vec3(w[0, r], w[1, r], w[2, r])
+                end_w = wp.vec3(u[0, r], u[1, r], u[2, r])
+                went = wp.vec3(way[3, r], way[4, r], way[5, r])
+                # The axes are still, the point that they are about is not.
+                gained = wp.vec3(u[3, r], u[4, r], u[5, r]) + wp.cross(0.5 * (old_w + end_w), went)
+                went = went + span * wp.vec3(base_v[0, r], base_v[1, r], base_v[2, r])
+                gained = wp.quat_rotate(now, wp.quat_rotate(turning, gained))
+                went = wp.quat_rotate(now, wp.quat_rotate(turning, went))
+                swept = wp.quat_rotate(turning, wp.vec3(way[0, r], way[1, r], way[2, r]))
+                turning_on = wp.quat_from_axis_angle(wp.normalize(swept), wp.length(swept))
+                end_w = wp.quat_rotate_inv(turning_on, wp.quat_rotate(turning, end_w))
+                came = wp.normalize(came * turning_on)
+                for i in range(3):
+                    come_v[i, r] = come_v[i, r] + gained[i]
+                    moved[i, r] = moved[i, r] + went[i]
+                    w[i, r] = end_w[i]
+                for i in range(4):
+                    come[i, r] = came[i]
+
+        for r in range(lanes):
+            env = wp.min(begin + r, last)
+            now = wp.quat(start[0, r], start[1, r], start[2, r], start[3, r])
+            came = wp.quat(come[0, r], come[1, r], come[2, r], come[3, r])
+            went = wp.quat_rotate_inv(now, wp.vec3(moved[0, r], moved[1, r], moved[2, r]))
+            gained = wp.quat_rotate_inv(now, wp.vec3(come_v[0, r], come_v[1, r], come_v[2, r]))
+            end_w = wp.quat_rotate(came, wp.vec3(w[0, r], w[1, r], w[2, r]))
+            swept = wp.vec3(came[0], came[1], came[2])
+            size = wp.length(swept)
+            share = 2.0
+            if size > 1.0e-7:
+                share = 2.0 * wp.atan2(size, came[3]) / size
+            for i in range(3):
+                step[env, i] = went[i]
+                step[env, i + 3] = share * swept[i]
+                change[env, i] = gained[i]
+                change[env, i + 3] = end_w[i] - qd[env, 3 + i]
+            for k in range(6, all_links + 5):
+                step[env, k] = way[k, r]
+                change[env, k] = u[k, r] - qd[env, k]
+
+    key = "_".join(["sketch", *map(str, shape.parents), str(nv), str(contacts), str(width)]).replace("-", "m")
     module = wp.get_module(f"nerd_gym.sketch.{key}")
     module.options["enable_backward"] = False
-    module.options["max_unroll"] = count
+    module.options["max_unroll"] = 6
     return wp.Kernel(sketch, key=key, module=module)

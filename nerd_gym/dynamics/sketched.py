@@ -6,6 +6,8 @@ Kinematics, joint limits and gravity are the MJCF's; inertias and contact gains 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import warp as wp
 from torch import Tensor
@@ -17,11 +19,14 @@ from ..robots.model import RobotModel
 from .contact_features import PointMotion, soon_features
 from .frames import Frame
 from .identify import Inertias
+from .lanes import CPU_LANES
 from .mlp import MlpModel
 from .model import Motion
 from .network_model import BUSY, STILL
 from .sketch import make_ways, shape_of, sketch_kernel
 from .symmetry import View
+
+LOOKS = 2  # at the pose, in a frame; the substeps between them are at a frozen one
 
 
 class Sketch:
@@ -34,6 +39,7 @@ class Sketch:
         gains: Tensor,
         device: torch.device | str = "cpu",
         threads: int | None = None,
+        looks: int = LOOKS,
     ):
         init_warp()
         self.robot, self.device, self.threads = robot, torch.device(device), threads
@@ -41,7 +47,9 @@ class Sketch:
         tree = make_tree(Inertias(robot, parameters.double().cpu()).links(), robot, on)
         shape = shape_of(tree)
         self._physics = make_physics(robot, robot.substeps)
-        self._kernel, self._constants = sketch_kernel(shape), [tree, self._physics, make_ways(shape, on)]
+        self._width = CPU_LANES if self.device.type == "cpu" else 1
+        self._kernel = sketch_kernel(shape, self._width)
+        self._constants = [tree, self._physics, make_ways(shape, on), looks]
         self.set_gains(*map(float, gains))
 
     def set_gains(self, ke: float, kd: float, kf: float, mu: float) -> None:
@@ -50,7 +58,7 @@ class Sketch:
 
     def record(self, slices: Slices, state: list[wp.array], out: list[wp.array]) -> list[wp.Launch]:
         """Launches over arrays that stay: q, qd, force, ground point and normal; what :meth:`__call__` gives."""
-        return slices.record(self._kernel, [*state, *self._constants, *out])
+        return slices.record(self._kernel, [*state, *self._constants, *out], self._width)
 
     def __call__(self, now: Motion, force: Tensor, ground: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Step and change of velocity [N, nv] of a frame, in the base's axes at its start; distances ahead [N, C]."""
@@ -79,7 +87,8 @@ class SketchedModel(MlpModel):
         if not self.robot.free_base:
             raise ValueError(f"{self.robot.name} has a fixed base; sketched models are for robots with a free one")
         self._own = {name: tensors[name].detach().cpu() for name in ("sketch.parameters", "sketch.gains")}
-        self.sketch = Sketch(self.robot, *self._own.values(), self.device, self.threads)
+        looks = int(self.facts.get("looks", 1))  # models of before have one
+        self.sketch = Sketch(self.robot, *self._own.values(), self.device, self.threads, looks)
         super()._open(tensors)
 
     def _see(
@@ -127,5 +136,5 @@ class SketchedModel(MlpModel):
         return super().tensors() | self._own
 
     @classmethod
-    def new_facts(cls, robot: RobotModel) -> dict[str, bool]:
-        return {}
+    def new_facts(cls, robot: RobotModel) -> dict[str, Any]:
+        return {"looks": LOOKS}

@@ -26,6 +26,7 @@ ROLLOUTS, ROLLOUT_FRAMES = 128, 50  # held-back trajectories that validation rol
 TRUST_FRAMES = 40_000
 NORMALISER_FRAMES = EXPLAINED_FRAMES = 20_000
 REFINEMENT = {"steps": 3000, "lr": 1e-3}  # of a network that is trained further
+KEPT = ("falling", "soon", "looks")  # facts of what a network learns and sees, which stay if it is trained further
 NETWORK_RECIPES = {
     "mlp": {"steps": 6000, "batch": 2048, "optimiser": "soap", "lr": 3e-3},
     "sketched": {"steps": 24_000, "batch": 2048, "optimiser": "soap", "lr": 8e-3, "precondition": 25},
@@ -131,11 +132,8 @@ def train_network(
         if old["kind"] != kind or (settings.network and old["network"] != network):
             raise ValueError(f"{settings.start.name} is a {old['kind']} of {old['network']}, not a {kind} of {network}")
         network, recipe = old["network"], settings.recipe(**defaults | REFINEMENT)
-        facts = facts | {
-            "falling": old.get("falling", False),
-            "soon": old.get("soon", False),
-            "start": {"hash": file_hash(settings.start), "command": old["command"]},
-        }
+        facts = facts | {key: old[key] for key in KEPT if key in old}
+        facts["start"] = {"hash": file_hash(settings.start), "command": old["command"]}
     elif kind in ("mlp", "sketched"):
         facts = facts | cls.new_facts(robot)
     identified: dict[str, Any] = {}
@@ -169,7 +167,7 @@ def train_network(
     loop = Loop(model.module, sample, model.loss, validate, recipe, checkpoint, facts | {"network": network}, kind)
     curve = loop.run()
     learned = {"network": network, "recipe": loop.facts["recipe"], "curve": curve, "r2": explained(model, data.held)}
-    learned |= identified | {key: facts[key] for key in ("start", "falling", "soon") if key in facts}
+    learned |= identified | {key: facts[key] for key in ("start", *KEPT) if key in facts}
     return model.tensors(), learned
 
 
