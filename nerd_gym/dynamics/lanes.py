@@ -30,6 +30,16 @@ def lane_types(width: int) -> LaneTypes:
 
 
 @wp.func
+def any_positive(x: Any):
+    """Whether a number [W] of any lane is positive; not a number is not."""
+    found = bool(False)
+    for r in range(len(x)):
+        if x[r] > 0.0:
+            found = True
+    return found
+
+
+@wp.func
 def dot(a: Any, b: Any):
     """[3, W], [3, W] -> [W]."""
     return wp.cw_mul(a[0], b[0]) + wp.cw_mul(a[1], b[1]) + wp.cw_mul(a[2], b[2])
@@ -71,31 +81,43 @@ def times_one(m: Any, v: wp.vec3):
     )
 
 
-@wp.func
-def product_transposed(a: Any, m: Any):
-    """[9, W], [9, W] -> [9, W], the first times the second transposed."""
-    x = wp.matrix_from_rows(m[0], m[1], m[2])
-    y = wp.matrix_from_rows(m[3], m[4], m[5])
-    z = wp.matrix_from_rows(m[6], m[7], m[8])
-    u = times(a, x)
-    v = times(a, y)
-    w = times(a, z)
-    return wp.matrix_from_rows(u[0], v[0], w[0], u[1], v[1], w[1], u[2], v[2], w[2])
+# Products of matrices are written as loops, which compile several times faster than what they stand for.
 
 
 @wp.func
 def product(a: Any, b: Any):
     """[9, W], [9, W] -> [9, W]."""
-    u = times(a, wp.matrix_from_rows(b[0], b[3], b[6]))
-    v = times(a, wp.matrix_from_rows(b[1], b[4], b[7]))
-    w = times(a, wp.matrix_from_rows(b[2], b[5], b[8]))
-    return wp.matrix_from_rows(u[0], v[0], w[0], u[1], v[1], w[1], u[2], v[2], w[2])
+    three = int(3)
+    out = type(a)()
+    for i in range(three):
+        for j in range(three):
+            out[3 * i + j] = (
+                wp.cw_mul(a[3 * i], b[j]) + wp.cw_mul(a[3 * i + 1], b[3 + j]) + wp.cw_mul(a[3 * i + 2], b[6 + j])
+            )
+    return out
 
 
 @wp.func
 def product_one(a: Any, b: wp.mat33):
     """[9, W], a matrix that all lanes share -> [9, W]."""
-    u = times_one(a, wp.vec3(b[0, 0], b[1, 0], b[2, 0]))
-    v = times_one(a, wp.vec3(b[0, 1], b[1, 1], b[2, 1]))
-    w = times_one(a, wp.vec3(b[0, 2], b[1, 2], b[2, 2]))
-    return wp.matrix_from_rows(u[0], v[0], w[0], u[1], v[1], w[1], u[2], v[2], w[2])
+    three = int(3)
+    out = type(a)()
+    for i in range(three):
+        for j in range(three):
+            out[3 * i + j] = b[0, j] * a[3 * i] + b[1, j] * a[3 * i + 1] + b[2, j] * a[3 * i + 2]
+    return out
+
+
+@wp.func
+def product_transposed(a: Any, b: Any):
+    """[9, W], [9, W] -> [9, W], the first times the second transposed."""
+    three = int(3)
+    out = type(a)()
+    for i in range(three):
+        for j in range(three):
+            out[3 * i + j] = (
+                wp.cw_mul(a[3 * i], b[3 * j])
+                + wp.cw_mul(a[3 * i + 1], b[3 * j + 1])
+                + wp.cw_mul(a[3 * i + 2], b[3 * j + 2])
+            )
+    return out

@@ -1,16 +1,16 @@
-"""A sketch of a frame: what moves a robot with a free base, worked out at one pose half way, for a network to correct.
+"""A sketch of a frame: what moves a robot with a free base, worked out at few poses, for a network to correct.
 
-A simulator works out poses, mass matrix and motion forces anew in every substep. Most of a frame can be told from one
-such look: at the pose half way the mass matrix H is factored once, and each of the points that may touch the ground in
-this frame has its Jacobian J. The substeps are then no more than
+A simulator works out poses, mass matrix and motion forces anew in every substep. Most of a frame can be told from a
+look or two: at the pose half way through a look's substeps the mass matrix H is factored once, and each of the points
+that may touch the ground has its Jacobian J. The substeps are then no more than
 
     velocity of a point = J u;    u += dt H^-1 (free + limits(q, u) + sum of J^T contact force);    q += dt u
 
-with contacts and limits as stiff as they are. What the frozen pose gets wrong is left to the network. Inertias and
+with contacts and limits as stiff as they are. What the frozen poses get wrong is left to the network. Inertias and
 contact gains come from data (identify_free.py).
 
-All is in the axes that the base has half way, about its origin, in a world that moves with the base's velocity at the
-frame's start. One thread sketches one robot.
+A look is in the axes that the base has half way, about its origin, in a world that moves with the base's velocity at
+the look's start. A thread sketches a few robots in step (lanes.py).
 """
 
 from __future__ import annotations
@@ -22,9 +22,20 @@ import numpy as np
 import warp as wp
 
 from ..backends.featherstone import Physics, Tree
-from .lanes import cross, dot, lane_types, product, product_one, product_transposed, scaled, times, times_one
+from .lanes import (
+    any_positive,
+    cross,
+    dot,
+    lane_types,
+    product,
+    product_one,
+    product_transposed,
+    scaled,
+    times,
+    times_one,
+)
 
-AHEAD = wp.constant(1.5)  # a point counts that would touch within so many frames at its present speed,
+AHEAD = wp.constant(1.5)  # a point counts that would touch within so many looks at its present speed,
 CLOSE = wp.constant(0.01)  # or come as close as this, m
 FAR = wp.constant(-1.0e6)  # depth of no point, m
 SLOWEST = wp.constant(1.0e-20)  # m/s, against dividing by zero
@@ -34,7 +45,6 @@ class Shape(NamedTuple):
     """What a kernel is made for."""
 
     parents: tuple[int, ...]  # [L] links
-    dof_parents: tuple[int, ...]  # [nv]
     contacts: int
 
     @property
@@ -49,16 +59,6 @@ class Shape(NamedTuple):
             ways.append([*ways[parent], link + 5] if link else [])
         return ways
 
-    def pairs(self) -> list[tuple[int, int]]:
-        """Every dof with each of its ancestors, from the leaves to the root."""
-        found = []
-        for k in reversed(range(len(self.dof_parents))):
-            i = self.dof_parents[k]
-            while i >= 0:
-                found.append((k, i))
-                i = self.dof_parents[i]
-        return found
-
 
 @wp.struct
 class Ways:
@@ -70,8 +70,7 @@ class Ways:
 
 def shape_of(tree: Tree) -> Shape:
     """Of a robot with a free base."""
-    parents, dofs = (tuple(int(x) for x in table.numpy()) for table in (tree.parent, tree.dof_parent))
-    return Shape(parents, dofs, len(tree.contact_link))
+    return Shape(tuple(int(parent) for parent in tree.parent.numpy()), len(tree.contact_link))
 
 
 def make_ways(shape: Shape, device: wp.context.Device) -> Ways:
@@ -93,7 +92,8 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
     And how far over the ground the candidates [N, C] would be at its end, if nothing happened on the way. A thread
     sketches `width` robots.
     """
-    links, nv, contacts = len(shape.parents), len(shape.dof_parents), shape.contacts
+    links, contacts = len(shape.parents), shape.contacts
+    nv = links + 5
     deepest = max(1, shape.deepest)
     points = max(1, contacts)
     Number, Vector, Quat, Matrix = lane_types(width)
@@ -128,6 +128,7 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
         all_contacts = int(contacts)
         all_dofs = int(nv)
         all_base = int(6)
+        three = int(3)
         lanes = int(width)
 
         rotation = wp.zeros(shape=(links,), dtype=Matrix)
@@ -246,8 +247,8 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                         t_sin = tree.turn_sin[l]
                         t_cos = tree.turn_cos[l]
                         turn = Matrix()
-                        for i in range(3):
-                            for j in range(3):
+                        for i in range(three):
+                            for j in range(three):
                                 turn[3 * i + j] = Number(t[i, j]) + t_sin[i, j] * sine + t_cos[i, j] * versine
                         rotation[l] = product(from_p, turn)
                         swing = cross(place, axis)
@@ -264,8 +265,8 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                 h = m * com
                 about = product_transposed(product_one(own, tree.inertia[l]), own)
                 square = dot(com, h)
-                for i in range(3):
-                    for j in range(3):
+                for i in range(three):
+                    for j in range(three):
                         about[3 * i + j] = about[3 * i + j] - wp.cw_mul(com[i], h[j])
                     about[4 * i] = about[4 * i] + square
                 mass[l] = m
@@ -333,8 +334,8 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                 for s in range(ways.depth[l] - 1):
                     i = ways.dof[l, s]
                     ratio = wp.cw_mul(H[row + i], inverse)
-                    for t_ in range(s + 1):
-                        k = ways.dof[l, t_]
+                    for other in range(s + 1):
+                        k = ways.dof[l, other]
                         H[i * nv + k] = H[i * nv + k] - wp.cw_mul(ratio, H[row + k])
                     for j in range(all_base):
                         H[i * nv + j] = H[i * nv + j] - wp.cw_mul(ratio, H[row + j])
@@ -369,7 +370,7 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                         env = wp.min(begin + r, last)
                         ahead[env, n] = dt * float(physics.substeps) * approach[r] - deep[r]
                 close = deep - (AHEAD * span) * wp.min(approach, none) + Number(CLOSE)
-                if wp.max(close) > 0.0:
+                if any_positive(close):
                     # No lane shall know what happens in another.
                     r = int(0)
                     while r < width:
@@ -415,7 +416,7 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                     if sub > 0:
                         deep = deep - dt * along
                         depth[n] = deep
-                    if wp.max(deep) > 0.0:
+                    if any_positive(deep):
                         # The law of contact_force in featherstone.py.
                         slip = velocity - scaled(normal, along)
                         speed = dot(slip, slip)
