@@ -22,6 +22,7 @@ from .featherstone import Networks, Physics, Tree, frame_kernel
 
 SHARD = 32  # environments in a launch at least, or handing it to a thread costs more than it saves
 SHARDS_PER_THREAD = 8  # small launches taken from one queue keep all cores busy when one of them is slowed
+WIDEST = 8  # rows that a thread of a kernel takes at most; slices begin at multiples of it
 
 
 class WarpBackend(Backend):
@@ -119,7 +120,8 @@ class Slices:
         self._device = device
         threads = cpu_threads(threads) if device.type == "cpu" else 1
         shards = 1 if threads == 1 else max(1, min(SHARDS_PER_THREAD * threads, rows // SHARD))
-        self._edges = np.linspace(0, rows, shards + 1).astype(int)
+        inner = np.linspace(0, rows, shards + 1)[1:-1].astype(int) // WIDEST * WIDEST
+        self._edges = [0, *inner.tolist(), rows]
         self._helpers = min(threads, shards) - 1
         self._pool = ThreadPoolExecutor(self._helpers, "nerd-gym-warp") if self._helpers else None
 
@@ -131,7 +133,7 @@ class Slices:
         device = wp.device_from_torch(self._device)
         load_with_notice(kernel, device)
         return [
-            wp.launch(kernel, dim=-(-int(end - start) // width), inputs=[*inputs, int(start)], device=device, record_cmd=True)
+            wp.launch(kernel, dim=-(-(end - start) // width), inputs=[*inputs, start], device=device, record_cmd=True)
             for start, end in pairwise(self._edges)
         ]
 

@@ -32,7 +32,7 @@ def lane_types(width: int) -> LaneTypes:
 @wp.func
 def any_positive(x: Any):
     """Whether a number [W] of any lane is positive; not a number is not."""
-    found = bool(False)
+    found = wp.bool(False)
     for r in range(len(x)):
         if x[r] > 0.0:
             found = True
@@ -87,7 +87,7 @@ def times_one(m: Any, v: wp.vec3):
 @wp.func
 def product(a: Any, b: Any):
     """[9, W], [9, W] -> [9, W]."""
-    three = int(3)
+    three = wp.int32(3)
     out = type(a)()
     for i in range(three):
         for j in range(three):
@@ -100,7 +100,7 @@ def product(a: Any, b: Any):
 @wp.func
 def product_one(a: Any, b: wp.mat33):
     """[9, W], a matrix that all lanes share -> [9, W]."""
-    three = int(3)
+    three = wp.int32(3)
     out = type(a)()
     for i in range(three):
         for j in range(three):
@@ -111,7 +111,7 @@ def product_one(a: Any, b: wp.mat33):
 @wp.func
 def product_transposed(a: Any, b: Any):
     """[9, W], [9, W] -> [9, W], the first times the second transposed."""
-    three = int(3)
+    three = wp.int32(3)
     out = type(a)()
     for i in range(three):
         for j in range(three):

@@ -127,8 +127,8 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
         all_links = int(links)
         all_contacts = int(contacts)
         all_dofs = int(nv)
-        all_base = int(6)
-        three = int(3)
+        all_base = wp.int32(6)
+        three = wp.int32(3)
         lanes = int(width)
 
         rotation = wp.zeros(shape=(links,), dtype=Matrix)
@@ -358,7 +358,7 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
 
             # Jacobians of the points that may touch the ground in this look, in any of the lanes.
             toward = dot(normal, base_v)
-            touching = int(0)
+            touching = wp.int32(0)
             for n in range(all_contacts):
                 l = tree.contact_link[n]
                 point = origin[l] + times_one(rotation[l], tree.contact_point[n]) - tree.contact_radius[n] * normal
@@ -372,7 +372,7 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                 close = deep - (AHEAD * span) * wp.min(approach, none) + Number(CLOSE)
                 if any_positive(close):
                     # No lane shall know what happens in another.
-                    r = int(0)
+                    r = wp.int32(0)
                     while r < width:
                         deep[r] = wp.where(close[r] > 0.0, deep[r], FAR)
                         r += 1
@@ -394,7 +394,7 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                     push = free[l + 5] - tree.damping[l] * rate - tree.stiffness[l] * there
                     past = wp.min(there - Number(tree.lower[l]), none) + wp.max(there - Number(tree.upper[l]), none)
                     stop = physics.limit_ke * past + physics.limit_kd * rate
-                    r = int(0)
+                    r = wp.int32(0)
                     while r < width:
                         stop[r] = wp.where(past[r] == 0.0, 0.0, stop[r])
                         r += 1
@@ -421,7 +421,7 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                         slip = velocity - scaled(normal, along)
                         speed = dot(slip, slip)
                         press = physics.ke * deep - physics.kd * wp.min(along, none)
-                        r = int(0)
+                        r = wp.int32(0)
                         while r < width:
                             press[r] = wp.where(deep[r] > 0.0, press[r], 0.0)
                             size = wp.sqrt(speed[r])

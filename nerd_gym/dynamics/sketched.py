@@ -30,7 +30,10 @@ LOOKS = 2  # at the pose, in a frame; the substeps between them are at a frozen 
 
 
 class Sketch:
-    """The sketch of a robot: parameters [P] as identify.py has them, gains [4] of its contacts (ke, kd, kf, mu)."""
+    """The sketch of a robot: parameters [P] as identify.py has them, gains [4] of its contacts (ke, kd, kf, mu).
+
+    ``looks`` is how often a frame is looked at, ``width`` how many robots a thread sketches (default: the device's).
+    """
 
     def __init__(
         self,
@@ -40,6 +43,7 @@ class Sketch:
         device: torch.device | str = "cpu",
         threads: int | None = None,
         looks: int = LOOKS,
+        width: int | None = None,
     ):
         init_warp()
         self.robot, self.device, self.threads = robot, torch.device(device), threads
@@ -47,7 +51,7 @@ class Sketch:
         tree = make_tree(Inertias(robot, parameters.double().cpu()).links(), robot, on)
         shape = shape_of(tree)
         self._physics = make_physics(robot, robot.substeps)
-        self._width = CPU_LANES if self.device.type == "cpu" else 1
+        self._width = width or (CPU_LANES if self.device.type == "cpu" else 1)
         self._kernel = sketch_kernel(shape, self._width)
         self._constants = [tree, self._physics, make_ways(shape, on), looks]
         self.set_gains(*map(float, gains))

@@ -120,7 +120,7 @@ def test_kernels_compile_to_ptx(name, tmp_path):
     if model.free_base:
         shape = shape_of(make_tree(read_links(model), model, wp.get_device("cpu")))
         sketched = fused._replace(falling=False, soon=False, sketched=True)
-        kernels += [sketch_kernel(shape), see_kernel(sketched), advance_kernel(sketched)]
+        kernels += [sketch_kernel(shape, 1), see_kernel(sketched), advance_kernel(sketched)]
     for kernel in kernels:
         folder = tmp_path / kernel.key
         wp.compile_aot_module(kernel.module, device=None, arch=86, module_dir=folder, use_ptx=True)
