@@ -46,10 +46,11 @@ def play(policy: Policy, env_id: str, num_envs: int, seed: int, backend: str, **
 
 
 def summary(episodes: Episodes) -> dict[str, float]:
-    """Mean and standard deviation of the returns, and the part at full length."""
+    """Mean and standard deviation of the returns, mean length, and the part at full length."""
     return {
         "mean": round(episodes.returns.mean().item(), 1),
         "std": round(episodes.returns.std().item(), 1),
+        "length": round(episodes.lengths.float().mean().item(), 1),
         "full_length": round(episodes.full_length.float().mean().item(), 3),
     }
 
@@ -77,16 +78,16 @@ def main(args: Args) -> None:
                 continue
             row[label] = summary(play(policy, env_id, num_envs, args.seed, **physics, **options))
         rows.append(row)
-    head = "".join(f"{label:>34s}" for label in PHYSICS)
+    head = "".join(f"{label:>35s}" for label in PHYSICS)
     print(f"{'policy':28s}{'published':>10s}{head}")
     for row in rows:
         cells = ""
         for label in PHYSICS:
             if label not in row:
-                cells += f"{'-':>34s}"
+                cells += f"{'-':>35s}"
                 continue
             figures = row[label]
-            cells += f"{figures['mean']:12.0f} +- {figures['std']:4.0f} ({100 * figures['full_length']:3.0f} % full)"
+            cells += f"{figures['mean']:14.0f} +- {figures['std']:4.0f} ({figures['length']:4.0f} steps)"
         print(f"{row['policy']:28s}{row['published']:10d}{cells}")
     what = "mean return of first episodes; `published` is in the published simulator: compare it with reference=True"
     save(args.out, {"what": what, "rows": rows})

@@ -186,12 +186,12 @@ def study(kind: str) -> str:
     base = rows[0]
     cells = []
     for row in rows:
-        varied = ("transitions", "steps", "width", "lr")
+        varied = [key for key in ("transitions", "steps", "width", "lr", "looks") if key in base]
         changed = [f"{STUDIED.get(key, key)} {row[key]:,}" for key in varied if row[key] != base[key]]
         changed += [f"without {row['without']}"] if row["without"] else []
         unexplained = [f"{row[f'unexplained {group}']:.4f}" for group in ("linear", "angular", "joints")]
         first = f"{base['transitions']:,} transitions, {base['steps']:,} steps, width {base['width']}, "
-        first += f"{STUDIED['lr']} {base['lr']}"
+        first += f"{STUDIED['lr']} {base['lr']}" + (f", {base['looks']} looks" if base.get("looks") else "")
         errors = [f"{row[f'error over {frame}']:.3f}" for frame in (10, 50)]
         cells.append([", ".join(changed) or first, *unexplained, *errors, f"{row['cpu_seconds']:.0f}"])
     return markdown(["training", "linear", "angular", "joints", "over 10", "over 50", "CPU-seconds"], cells)
