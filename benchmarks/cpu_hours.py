@@ -46,7 +46,9 @@ def hours_to(curve: Path, enough: float) -> float | None:
 
 def mean_hours(shipped: Shipped, backend: str, folder: Path, enough: float) -> float | None:
     """Over the seeds."""
-    curves = [folder / shipped.folder / f"{shipped.name}-{backend}-seed{seed}.csv" for seed in shipped.seeds]
+    curves = [
+        folder / shipped.folder / f"{shipped.name}-{backend}-seed{seed}.csv" for seed in shipped.seeds_of(backend)
+    ]
     hours = [hours_to(curve, enough) for curve in curves if curve.exists()]
     return sum(hours) / len(hours) if hours and None not in hours else None
 

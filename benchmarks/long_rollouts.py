@@ -48,7 +48,7 @@ def shipped_policies() -> list[Path]:
         ROOT / "policies" / shipped.folder / f"{shipped.name}-{backend}-seed{seed}.safetensors"
         for shipped in SHIPPED
         for backend in BACKENDS
-        for seed in shipped.seeds
+        for seed in shipped.seeds_of(backend)
         if RobotModel.named(ENVS[shipped.env_id].robot_name).free_base
     ]
 

@@ -43,7 +43,7 @@ class Args:
 
 def seeds_of(shipped: Shipped, trained: str, args: Args, before: dict[int, dict]) -> list[dict]:
     """Facts and figures of a policy's seeds; `before` are those of the last time."""
-    names = [f"{shipped.name}-{trained}-seed{seed}" for seed in shipped.seeds]
+    names = [f"{shipped.name}-{trained}-seed{seed}" for seed in shipped.seeds_of(trained)]
     paths = [args.policies / shipped.folder / f"{name}.safetensors" for name in names]
     backends = args.backends or backends_of(shipped.env_id)
     if not args.backends and has_packaged_model(ENVS[shipped.env_id].robot_name, "mujoco"):
@@ -51,7 +51,7 @@ def seeds_of(shipped: Shipped, trained: str, args: Args, before: dict[int, dict]
     rows = evaluate(paths, backends, args.episodes, args.seed)
     print(table(rows))
     seeds = []
-    for seed, path in zip(shipped.seeds, paths, strict=True):
+    for seed, path in zip(shipped.seeds_of(trained), paths, strict=True):
         facts = Policy.load(path).facts
         about = {name: facts[name] for name in FACTS}
         old = before.get(seed, {})

@@ -61,7 +61,7 @@ def main(args: Args) -> None:
     policies = [
         (shipped, seed, f"{shipped.folder}/{shipped.name}-neural-seed{seed}")
         for shipped in SHIPPED
-        for seed in shipped.seeds
+        for seed in shipped.seeds_of("neural")
         if shipped.folder == args.robot
     ]
     policies = [policy for policy in policies if args.only in policy[2]]

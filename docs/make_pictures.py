@@ -26,7 +26,7 @@ from nerd_gym.video import label
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "benchmarks" / "results"
 FRAMES = (10, 50, 100)
-FILMS = {"ant": ("NeRD/Ant-v0", "run-neural-seed0"), "anymal": ("NeRD/Anymal-v0", "forward-neural-seed0")}
+FILMS = {"ant": ("NeRD/Ant-v0", "run-neural-seed0"), "anymal": ("NeRD/Anymal-v0", "forward-neural-seed1")}
 SHOWN, COLOURS = 45, 48  # pictures of a film, and colours of each
 
 

@@ -14,7 +14,7 @@ POLICIES = Path(__file__).parent.parent / "policies"  # beside the package in a 
 DEMO = (
     ("NeRD/Cartpole-v0", "cartpole/swingup-neural-seed0.safetensors", ("warp", "mujoco", "neural")),
     ("NeRD/Franka-v0", "franka/position-neural-seed0.safetensors", ("warp", "mujoco", "neural")),
-    ("NeRD/Anymal-v0", "anymal/forward-neural-seed0.safetensors", ("warp", "mujoco", "neural")),
+    ("NeRD/Anymal-v0", "anymal/forward-neural-seed1.safetensors", ("warp", "mujoco", "neural")),
 )
 
 
