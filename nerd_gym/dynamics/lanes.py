@@ -81,16 +81,12 @@ def times_one(m: Any, v: wp.vec3):
     )
 
 
-# Products of matrices are written as loops, which compile several times faster than what they stand for.
-
-
 @wp.func
 def product(a: Any, b: Any):
     """[9, W], [9, W] -> [9, W]."""
-    three = wp.int32(3)
     out = type(a)()
-    for i in range(three):
-        for j in range(three):
+    for i in range(3):
+        for j in range(3):
             out[3 * i + j] = (
                 wp.cw_mul(a[3 * i], b[j]) + wp.cw_mul(a[3 * i + 1], b[3 + j]) + wp.cw_mul(a[3 * i + 2], b[6 + j])
             )
@@ -100,10 +96,9 @@ def product(a: Any, b: Any):
 @wp.func
 def product_one(a: Any, b: wp.mat33):
     """[9, W], a matrix that all lanes share -> [9, W]."""
-    three = wp.int32(3)
     out = type(a)()
-    for i in range(three):
-        for j in range(three):
+    for i in range(3):
+        for j in range(3):
             out[3 * i + j] = b[0, j] * a[3 * i] + b[1, j] * a[3 * i + 1] + b[2, j] * a[3 * i + 2]
     return out
 
@@ -111,10 +106,9 @@ def product_one(a: Any, b: wp.mat33):
 @wp.func
 def product_transposed(a: Any, b: Any):
     """[9, W], [9, W] -> [9, W], the first times the second transposed."""
-    three = wp.int32(3)
     out = type(a)()
-    for i in range(three):
-        for j in range(three):
+    for i in range(3):
+        for j in range(3):
             out[3 * i + j] = (
                 wp.cw_mul(a[3 * i], b[3 * j])
                 + wp.cw_mul(a[3 * i + 1], b[3 * j + 1])

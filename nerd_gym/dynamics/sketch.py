@@ -128,7 +128,6 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
         all_contacts = int(contacts)
         all_dofs = int(nv)
         all_base = wp.int32(6)
-        three = wp.int32(3)
         lanes = int(width)
 
         rotation = wp.zeros(shape=(links,), dtype=Matrix)
@@ -247,8 +246,8 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                         t_sin = tree.turn_sin[l]
                         t_cos = tree.turn_cos[l]
                         turn = Matrix()
-                        for i in range(three):
-                            for j in range(three):
+                        for i in range(3):
+                            for j in range(3):
                                 turn[3 * i + j] = Number(t[i, j]) + t_sin[i, j] * sine + t_cos[i, j] * versine
                         rotation[l] = product(from_p, turn)
                         swing = cross(place, axis)
@@ -265,8 +264,8 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                 h = m * com
                 about = product_transposed(product_one(own, tree.inertia[l]), own)
                 square = dot(com, h)
-                for i in range(three):
-                    for j in range(three):
+                for i in range(3):
+                    for j in range(3):
                         about[3 * i + j] = about[3 * i + j] - wp.cw_mul(com[i], h[j])
                     about[4 * i] = about[4 * i] + square
                 mass[l] = m
