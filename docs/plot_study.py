@@ -15,7 +15,7 @@ from matplotlib import pyplot
 
 ROOT = Path(__file__).parent.parent
 GROUPS = {"linear": "tab:blue", "angular": "tab:orange", "joints": "tab:green"}
-TICKS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+TICKS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 SCALES = {"transitions": "transitions", "steps": "steps", "width": "width", "lr": "learning rate", "looks": "looks"}
 
 
@@ -44,7 +44,7 @@ def main() -> None:
         axis.set_xlabel(title)
         axis.grid(alpha=0.3)
     axes[0].set_yticks(TICKS, [f"{tick:g}" for tick in TICKS])
-    axes[0].set_ylim(TICKS[0] / 2, 50 * TICKS[0])
+    axes[0].set_ylim(TICKS[0] / 2, 100 * TICKS[0])
     axes[0].set_ylabel("unexplained part")
     axes[0].legend(fontsize=8)
     without = [base, *(row for row in rows if row["without"])]
