@@ -278,7 +278,7 @@ def test_contacts_report_the_distance_that_the_physics_uses(backend_name):
 
 @pytest.mark.parametrize(("env_id", "backend_name"), GRID)
 def test_ten_seconds_of_random_actions_are_stable(env_id, backend_name):
-    env = make_vec(env_id, 256, backend=backend_name)
+    env = make_vec(env_id, 64 if backend_name == "mujoco" else 256, backend=backend_name)  # a tenth as fast
     env.reset(seed=0)
     generator = torch.Generator().manual_seed(0)
     steps = round(10 / (env.task.frame_dt * env.task.frames))
