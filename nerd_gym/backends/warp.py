@@ -22,7 +22,7 @@ from .featherstone import Networks, Physics, Tree, frame_kernel
 
 SHARD = 32  # environments in a launch at least, or handing it to a thread costs more than it saves
 SHARDS_PER_THREAD = 8  # small launches taken from one queue keep all cores busy when one of them is slowed
-WIDEST = 8  # rows that a thread of a kernel takes at most; slices begin at multiples of it
+WIDEST = 8  # rows that a thread takes at most, the floats in a register of AVX2; slices begin at multiples of it
 
 
 class WarpBackend(Backend):

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 import warp as wp
 
-CPU_LANES = 8  # floats in a register of AVX2
-
 
 class LaneTypes(NamedTuple):
     """The types of W lanes."""

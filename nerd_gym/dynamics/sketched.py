@@ -12,14 +12,13 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from ..backends.warp import Slices, init_warp, make_physics, make_tree
+from ..backends.warp import WIDEST, Slices, init_warp, make_physics, make_tree
 from ..robots.contacts import Contacts
 from ..robots.kinematics import quat_to_matrix
 from ..robots.model import RobotModel
 from .contact_features import PointMotion, soon_features
 from .frames import Frame
 from .identify import Inertias
-from .lanes import CPU_LANES
 from .mlp import MlpModel
 from .model import Motion
 from .network_model import BUSY, STILL
@@ -51,7 +50,7 @@ class Sketch:
         tree = make_tree(Inertias(robot, parameters.double().cpu()).links(), robot, on)
         shape = shape_of(tree)
         self._physics = make_physics(robot, robot.substeps)
-        self._width = width or (CPU_LANES if self.device.type == "cpu" else 1)
+        self._width = width or (WIDEST if self.device.type == "cpu" else 1)
         self._kernel = sketch_kernel(shape, self._width)
         self._constants = [tree, self._physics, make_ways(shape, on), looks]
         self.set_gains(*map(float, gains))
