@@ -16,7 +16,7 @@ import torch
 import tyro
 
 import nerd_gym  # noqa: F401  registers the ids
-from nerd_gym.bench import Subject, save, time_interleaved
+from nerd_gym.utils.timing import Subject, save, time_interleaved
 from nerd_gym.wrappers import RlGamesVecEnv, RslRlVecEnv, Sb3VecEnv, SkrlEnv
 
 RESULT = Path(__file__).parent / "results" / "adapter_overhead.json"

@@ -15,8 +15,8 @@ from pathlib import Path
 import tyro
 from train_policies import BACKENDS, ROOT, SHIPPED, Shipped
 
-from nerd_gym.arguments import key_value
-from nerd_gym.bench import save
+from nerd_gym.utils.arguments import key_value
+from nerd_gym.utils.timing import save
 
 RESULT = Path(__file__).parent / "results" / "cpu_hours.json"
 # What each policy has to earn.

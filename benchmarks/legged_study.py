@@ -21,16 +21,16 @@ from pathlib import Path
 import torch
 import tyro
 
-from nerd_gym.bench import save
-from nerd_gym.dynamics import symmetry
-from nerd_gym.dynamics.data import Data, windows
-from nerd_gym.dynamics.mlp import MlpModel
-from nerd_gym.dynamics.model import kind_of
-from nerd_gym.dynamics.optimise import Loop, Recipe
-from nerd_gym.dynamics.sketched import LOOKS
-from nerd_gym.dynamics.sketched_training import identify_sketch
-from nerd_gym.dynamics.train import NETWORK_RECIPES, explained, rollout_error
+from nerd_gym.data.reader import Data, windows
+from nerd_gym.dynamics.models.base import kind_of
+from nerd_gym.dynamics.models.frozen_pose import LOOKS
+from nerd_gym.dynamics.models.mlp import MlpModel
+from nerd_gym.dynamics.training.loop import Loop, Recipe
+from nerd_gym.dynamics.training.residual import identify_sketch
+from nerd_gym.dynamics.training.train import NETWORK_RECIPES, explained, rollout_error
+from nerd_gym.robots import symmetry
 from nerd_gym.robots.model import RobotModel
+from nerd_gym.utils.timing import save
 
 RESULTS = Path(__file__).parent / "results"
 CONTACTS = (

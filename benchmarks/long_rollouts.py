@@ -13,13 +13,13 @@ import torch
 import tyro
 from train_policies import BACKENDS, ROOT, SHIPPED
 
-from nerd_gym.agents import load_agent
-from nerd_gym.bench import save
-from nerd_gym.drift import endless_env
-from nerd_gym.dynamics.visits import trained_for
-from nerd_gym.progress import progress
+from nerd_gym.data.task_rollouts import trained_for
+from nerd_gym.envs.factory import endless_env
+from nerd_gym.policies.agents import load_agent
 from nerd_gym.registration import ENVS
 from nerd_gym.robots.model import RobotModel
+from nerd_gym.utils.progress import progress
+from nerd_gym.utils.timing import save
 
 RESULT = Path(__file__).parent / "results" / "long_rollouts.json"
 

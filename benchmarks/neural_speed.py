@@ -19,13 +19,14 @@ from statistics import median
 import torch
 import tyro
 
-from nerd_gym.bench import Subject, env_subject, save, time_interleaved
-from nerd_gym.dynamics import model
-from nerd_gym.dynamics.checkpoint import has_packaged_model, load_model, packaged_model, save_model
-from nerd_gym.dynamics.transformer import TransformerModel
-from nerd_gym.files import load_tensors
+from nerd_gym.dynamics.models import base as model
+from nerd_gym.dynamics.models.checkpoint import has_packaged_model, load_model, packaged_model, save_model
+from nerd_gym.dynamics.models.transformer import TransformerModel
+from nerd_gym.envs.throughput import env_subject
 from nerd_gym.registration import PACKAGED
 from nerd_gym.robots.model import RobotModel
+from nerd_gym.utils.files import load_tensors
+from nerd_gym.utils.timing import Subject, save, time_interleaved
 
 RESULT = Path(__file__).parent / "results" / "neural_speed.json"
 PAPER = {"layers": 6, "heads": 12, "width": 384, "window": 10}
@@ -95,16 +96,15 @@ def main(args: Args) -> None:
     old = json.loads(args.out.read_text())["rows"] if args.only and args.out.exists() else []
     rows = []
     for env_id, spec in PACKAGED.items():
-        robot = spec.robot_name
+        robot = spec.robot({})
         if not has_packaged_model(robot, "warp"):
             continue
         if args.only not in env_id:
             rows += [row for row in old if row["env"] == env_id]
             continue
-        own = RobotModel.named(robot)
-        packaged = load_model(packaged_model(own, "warp"), own)[1]["kind"]
+        packaged = load_model(packaged_model(robot, "warp"), robot)[1]["kind"]
         kinds: dict[str, dict] = {f"{packaged} (packaged)": {}}
-        kinds |= {f["kind"]: {"model": path} for path, f in facts if f["robot"] == robot}
+        kinds |= {f["kind"]: {"model": path} for path, f in facts if f["robot"] == robot.name}
         backends = [("warp", "warp", {}), ("mujoco", "mujoco", {})]
         backends += [(kind, "neural", options) for kind, options in kinds.items()]
         subjects = {
@@ -112,7 +112,7 @@ def main(args: Args) -> None:
             for name, backend, options in backends
         }
         peers = ["warp", "mujoco"]
-        if own.free_base:
+        if robot.free_base:
             subjects["transformer"], parameters = paper_subject(env_id, args.num_envs)
             peers.append("transformer")
         time_interleaved(list(subjects.values()), args.repeats, args.seconds)
@@ -123,7 +123,7 @@ def main(args: Args) -> None:
                 for peer in peers
             }
             rows.append({"env": env_id, "model": kind, "env_steps_per_s": round(median(rates)), "over": over})
-        if own.free_base:
+        if robot.free_base:
             rows[-1] |= {"transformer_parameters": parameters, "by_batch_size": scaling(env_id, args)}
     for row in rows:
         figures = "  ".join(f"{value:6.2f} x {peer}" for peer, value in row["over"].items())

@@ -10,12 +10,12 @@ from pathlib import Path
 import tyro
 from train_policies import BACKENDS, ROOT, SHIPPED, Shipped
 
-from nerd_gym.bench import save
-from nerd_gym.drift import backends_of
-from nerd_gym.dynamics.checkpoint import has_packaged_model
-from nerd_gym.policies import Policy
+from nerd_gym.backends import backends_for
+from nerd_gym.dynamics.models.checkpoint import has_packaged_model
+from nerd_gym.policies.policy import Policy
 from nerd_gym.registration import ENVS
 from nerd_gym.rl.evaluate import evaluate, table
+from nerd_gym.utils.timing import save
 
 RESULT = Path(__file__).parent / "results" / "policies.json"
 SECOND = "neural:teacher=mujoco"
@@ -45,8 +45,8 @@ def seeds_of(shipped: Shipped, trained: str, args: Args, before: dict[int, dict]
     """Facts and figures of a policy's seeds; `before` are those of the last time."""
     names = [f"{shipped.name}-{trained}-seed{seed}" for seed in shipped.seeds_of(trained)]
     paths = [args.policies / shipped.folder / f"{name}.safetensors" for name in names]
-    backends = args.backends or backends_of(shipped.env_id)
-    if not args.backends and has_packaged_model(ENVS[shipped.env_id].robot_name, "mujoco"):
+    backends = args.backends or backends_for(ENVS[shipped.env_id].robot({}))
+    if not args.backends and has_packaged_model(ENVS[shipped.env_id].robot({}), "mujoco"):
         backends += (SECOND,)
     rows = evaluate(paths, backends, args.episodes, args.seed)
     print(table(rows))

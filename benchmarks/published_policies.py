@@ -11,12 +11,12 @@ from pathlib import Path
 import tyro
 
 import nerd_gym  # noqa: F401  registers the ids
-from nerd_gym.bench import save
-from nerd_gym.dynamics.checkpoint import has_packaged_model
-from nerd_gym.episodes import Episodes, episode_env, first_episodes
-from nerd_gym.policies import Policy
-from nerd_gym.progress import progress
+from nerd_gym.compare.episodes import Episodes, episode_env, first_episodes
+from nerd_gym.dynamics.models.checkpoint import has_packaged_model
+from nerd_gym.policies.policy import Policy
 from nerd_gym.registration import ENVS
+from nerd_gym.utils.progress import progress
+from nerd_gym.utils.timing import save
 
 RESULT = Path(__file__).parent / "results" / "published_policies.json"
 # File, id, options, activation, environments, published mean return (in the published simulator).
@@ -73,7 +73,7 @@ def main(args: Args) -> None:
         policy = Policy.load(args.policies / f"{name}.pth", activation)
         row = {"policy": name, "env": env_id, "episodes": num_envs, "published": published}
         for label, physics in PHYSICS.items():
-            reference, robot = physics.get("reference", False), ENVS[env_id].robot_name
+            reference, robot = physics.get("reference", False), ENVS[env_id].robot(options)
             if physics["backend"] == "neural" and not has_packaged_model(robot, "warp", reference):
                 continue
             row[label] = summary(play(policy, env_id, num_envs, args.seed, **physics, **options))

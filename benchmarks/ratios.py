@@ -23,8 +23,9 @@ import tyro
 from mujoco.batch import Batch
 
 import nerd_gym
-from nerd_gym.backends.newton_state import to_newton
-from nerd_gym.bench import Subject, env_subject, save, time_interleaved
+from nerd_gym.envs.throughput import env_subject
+from nerd_gym.physics.warp.newton_state import to_newton
+from nerd_gym.utils.timing import Subject, save, time_interleaved
 
 RESULT = Path(__file__).parent / "results" / "ratios.json"
 ANT = "NeRD/Ant-v0"

@@ -16,9 +16,9 @@ from torch import Tensor
 
 import nerd_gym
 from nerd_gym.backends import make_backend
-from nerd_gym.bench import save
 from nerd_gym.envs.franka import Franka, FrankaConfig
-from nerd_gym.progress import progress
+from nerd_gym.utils.progress import progress
+from nerd_gym.utils.timing import save
 
 RESULT = Path(__file__).parent / "results" / "recorded_states.json"
 # Recorded with Warp 1.8, whose friction law is `huber`, but for one set with 1.5 (`coulomb`).

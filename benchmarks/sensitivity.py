@@ -16,10 +16,10 @@ import tyro
 from torch import Tensor
 
 from nerd_gym import RobotModel, make_backend
-from nerd_gym.arguments import key_value
-from nerd_gym.bench import save
-from nerd_gym.dynamics.data import Data, windows
-from nerd_gym.dynamics.train import unexplained
+from nerd_gym.data.reader import Data, windows
+from nerd_gym.dynamics.training.train import unexplained
+from nerd_gym.utils.arguments import key_value
+from nerd_gym.utils.timing import save
 
 RESULT = Path(__file__).parent / "results" / "sensitivity.json"
 OFF = {"joints (rad)": (1e-4, 1e-3, 3e-3), "velocities (m/s, rad/s)": (1e-3, 1e-2, 3e-2)}

@@ -19,9 +19,10 @@ import numpy as np
 import tyro
 
 import nerd_gym  # noqa: F401  registers the ids
-from nerd_gym.bench import Subject, env_subject, save, table, time_interleaved
-from nerd_gym.progress import progress
+from nerd_gym.envs.throughput import env_subject, table
 from nerd_gym.registration import PACKAGED
+from nerd_gym.utils.progress import progress
+from nerd_gym.utils.timing import Subject, save, time_interleaved
 
 RESULT = Path(__file__).parent / "results" / "throughput.json"
 PEER_PHYSICS = 5 * 4  # Ant-v5: frame_skip 5 of RK4

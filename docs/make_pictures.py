@@ -16,12 +16,14 @@ import numpy as np
 from PIL import Image
 
 import nerd_gym  # noqa: F401  registers the ids
-from nerd_gym.compare import compare
-from nerd_gym.drift import ANALYTICAL, MEASURES, Drift, backends_of, measure_drift
-from nerd_gym.files import whole
-from nerd_gym.progress import progress
+from nerd_gym.backends import DEFAULT, backends_for
+from nerd_gym.compare.comparison import compare
+from nerd_gym.compare.drift import Drift, measure_drift
 from nerd_gym.registration import PACKAGED
-from nerd_gym.video import label
+from nerd_gym.robots.state import MEASURES
+from nerd_gym.utils.files import whole
+from nerd_gym.utils.progress import progress
+from nerd_gym.utils.video import label
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "benchmarks" / "results"
@@ -49,15 +51,15 @@ def drift(figures: Path, picture: Path, num_envs: int = 256, seed: int = 0) -> N
     """How far the backends drift apart under the same actions: a json and a plot."""
     drifts: list[Drift] = []
     for env_id in progress(PACKAGED, desc="drift"):
-        drifts += measure_drift(env_id, backends_of(env_id), max(FRAMES), num_envs, seed)
+        drifts += measure_drift(env_id, backends_for(PACKAGED[env_id].robot({})), max(FRAMES), num_envs, seed)
     facts = {
-        "what": f"median drift from {ANALYTICAL[0]}, same start and actions, default physics",
+        "what": f"median drift from {DEFAULT}, same start and actions, default physics",
         "num_envs": num_envs,
         "seed": seed,
         "units": MEASURES,
         "drift": {
             other: {d.env_id: {str(f): d.at(f) for f in FRAMES} for d in drifts if d.backends[1] == other}
-            for other in (*ANALYTICAL[1:], "neural")
+            for other in dict.fromkeys(d.backends[1] for d in drifts)
         },
     }
     with whole(figures) as part:
@@ -86,7 +88,7 @@ def plot(drifts: list[Drift], path: Path) -> None:
         axis.set_xlabel("frames")
         axis.grid(alpha=0.3)
         axis.legend(fontsize=7)
-    axes[0, 0].set_ylabel(f"drift from {ANALYTICAL[0]}")
+    axes[0, 0].set_ylabel(f"drift from {DEFAULT}")
     figure.tight_layout()
     with whole(path) as part:
         figure.savefig(part, dpi=110, format="png")

@@ -33,10 +33,7 @@ class EnvSpec:
 
     def config(self, options: dict[str, Any]) -> TaskConfig:
         """The task's config from options of task and backend."""
-        from .envs.task import make_config, option_names
-
-        cls = self.task_class().config_class
-        return make_config(cls, {name: value for name, value in options.items() if name in option_names(cls)})
+        return self.task_class().config_of(options)
 
     def robot(self, options: dict[str, Any]) -> RobotModel:
         """The robot that options of task and backend ask for."""

@@ -6,6 +6,13 @@ import copy
 import os
 from pathlib import Path
 
+if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+    # One core for each of the processes: threads of several that share all cores mostly wait for each other.
+    os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is imported, below
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
+
 import gymnasium
 import numpy as np
 import pytest
@@ -14,9 +21,9 @@ import torch
 import nerd_gym
 from benchmarks.recorded_states import Recorded
 from nerd_gym.backends import BACKENDS, make_backend
-from nerd_gym.backends.warp import read_links
-from nerd_gym.dynamics.identify import PER_LINK
+from nerd_gym.physics.torch.regressor import PER_LINK
 from nerd_gym.registration import PACKAGED
+from nerd_gym.robots.links import read_links
 from nerd_gym.robots.model import RobotModel
 
 ROOT = Path(__file__).parent.parent

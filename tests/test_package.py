@@ -9,8 +9,8 @@ import pytest
 
 from docs.make_pictures import drift
 from nerd_gym.cli import main
-from nerd_gym.optional import require
 from nerd_gym.registration import ENVS, PACKAGED
+from nerd_gym.utils.optional import require
 
 HEAVY = (
     "torch",

@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 
-from .conftest import ROOT
+from tests.conftest import ROOT
 
 
 def test_tables_are_what_the_json_files_say():

@@ -7,10 +7,11 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from ..arguments import key_value
+from nerd_gym.utils.arguments import key_value
 
 if TYPE_CHECKING:
-    from ..robots.model import RobotModel
+    from nerd_gym.robots.model import RobotModel
+
     from .base import Backend
 
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 class Entry:
     """Where a backend lives and what it needs; its module is imported on first use."""
 
-    module: str
+    module: str  # of the class, absolute: a backend may live in another package
     cls: str
     packages: tuple[str, ...]
     summary: str
@@ -29,10 +30,13 @@ class Entry:
 
 
 BACKENDS = {
-    "warp": Entry("warp", "WarpBackend", ("warp", "newton"), "Featherstone on NVIDIA Warp, penalty contacts"),
-    "mujoco": Entry("mujoco", "MujocoBackend", ("mujoco",), "MuJoCo's C engine, threaded batch"),
-    "neural": Entry("neural", "NeuralBackend", ("warp", "newton"), "a learned model in place of the solver (NeRD)"),
+    "warp": Entry(f"{__name__}.warp", "WarpBackend", ("warp", "newton"), "Featherstone on Warp, penalty contacts"),
+    "mujoco": Entry(f"{__name__}.mujoco", "MujocoBackend", ("mujoco",), "MuJoCo's C engine, threaded batch"),
+    "neural": Entry(
+        f"{__name__}.neural", "NeuralBackend", ("warp", "newton"), "a learned model in place of the solver (NeRD)"
+    ),
 }
+DEFAULT = "warp"
 
 
 def backend_class(name: str) -> type[Backend]:
@@ -44,7 +48,7 @@ def backend_class(name: str) -> type[Backend]:
         raise ImportError(
             f"backend {name!r} needs {', '.join(missing)}, not installed: pip install {' '.join(missing)}"
         )
-    return getattr(import_module(f".{entry.module}", __name__), entry.cls)
+    return getattr(import_module(entry.module), entry.cls)
 
 
 def make_backend(name: str, robot: RobotModel, num_envs: int, device: Any = "cpu", **options: Any) -> Backend:
@@ -56,6 +60,16 @@ def make_backend(name: str, robot: RobotModel, num_envs: int, device: Any = "cpu
     if num_envs < 1:
         raise ValueError(f"num_envs is {num_envs}; it must be at least 1")
     return cls(robot, num_envs, device, **options)
+
+
+def installed_backends() -> tuple[str, ...]:
+    """Those whose packages are installed, in the table's order."""
+    return tuple(name for name, entry in BACKENDS.items() if not entry.missing())
+
+
+def backends_for(robot: RobotModel) -> tuple[str, ...]:
+    """The installed backends that simulate a robot as it is, without further options."""
+    return tuple(name for name in installed_backends() if backend_class(name).simulates(robot))
 
 
 def parse_backend(text: str) -> tuple[str, dict[str, Any]]:

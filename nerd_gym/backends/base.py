@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ..robots.contacts import ContactFinder, Contacts
-from ..robots.kinematics import Kinematics
-from ..robots.model import RobotModel
+from nerd_gym.robots.contacts import ContactFinder, Contacts, ground_of_model
+from nerd_gym.robots.kinematics import Kinematics
+from nerd_gym.robots.model import RobotModel
+from nerd_gym.robots.state import Q_LIMIT, QD_LIMIT, Frame, rows_within
 
-# The stated range of a healthy state: beyond it every simulation here has come apart.
-Q_LIMIT = 1e4
-QD_LIMIT = 1e3
 FLOAT_MAX = torch.finfo(torch.float32).max
 UP = (0.0, 0.0, 1.0)
-
-
-class Frame(NamedTuple):
-    """What a frame starts from."""
-
-    q: Tensor  # [N, nq]
-    qd: Tensor  # [N, nv]
-    joint_force: Tensor  # [N, nj]
-
-
-def rows_within(q: Tensor, qd: Tensor, q_limit: Tensor | float, qd_limit: Tensor | float) -> Tensor:
-    """[N]: whether |q| [N, nq] and |qd| [N, nv] of a row stay within their limits; not if there is a NaN."""
-    return (q.abs() <= q_limit).all(-1) & (qd.abs() <= qd_limit).all(-1)
 
 
 class Backend(ABC):
@@ -40,12 +23,17 @@ class Backend(ABC):
 
     name: ClassVar[str]
     options: ClassVar[dict[str, str]] = {}  # option -> one line of help; these are the valid keywords
+    learned: ClassVar[bool] = False  # whether data, not equations alone, decide how the robot moves
+    on_device: ClassVar[bool] = True  # whether a step stays on the device; False: it copies through the host
+    rows_exact = True  # whether a row's bits are the same in a batch of any size
 
     def __init__(self, robot: RobotModel, num_envs: int, device: torch.device | str = "cpu"):
         self.robot = robot
         self.num_envs = num_envs
         self.device = torch.device(device)
         self.frame_dt = robot.frame_dt
+        self.substeps = robot.substeps  # physics steps, or evaluations of a model, in a frame
+        self.facts: dict[str, Any] = {}  # where a learned part comes from and how far it errs
         self.kinematics = Kinematics(robot, self.device)
         # Asking the host "is any row bad?" is free on a CPU and a stall on an accelerator, where rows are
         # always masked instead. Both ways give the same numbers; tests switch this off on the CPU.
@@ -93,6 +81,22 @@ class Backend(ABC):
 
     def info(self) -> dict[str, Tensor]:
         """What a backend has to say of the last step, [N] each; it goes into the environment's info."""
+        return {}
+
+    @classmethod
+    def simulates(cls, robot: RobotModel) -> bool:
+        """Whether the backend takes this robot without further options."""
+        return True
+
+    def trust_in(self, frame: Frame, ground: tuple[Tensor, Tensor]) -> Tensor | None:
+        """[N]: how far a learned part may be believed, from 0 to 1, in a frame of any backend over its ground.
+
+        None if nothing is learned, or nothing is known of how far it errs.
+        """
+        return None
+
+    def range_ratios(self, frame: Frame) -> dict[str, Tensor]:
+        """[N] each: how far out every coordinate of a frame is, by name; the training data end at 1."""
         return {}
 
     # What everyone calls.
@@ -210,27 +214,3 @@ class Backend(ABC):
             raise ValueError(f"{what} has shape {tuple(value.shape)}; this batch takes {tuple(shape)}")
         if value.device.type != self.device.type:
             raise ValueError(f"{what} is on {value.device}; this batch is on {self.device}")
-
-
-def at_least_one(what: str, value: int | None, default: int) -> int:
-    """A count that an option gives, or its default."""
-    if value is None:
-        return default
-    if int(value) < 1:
-        raise ValueError(f"{what} is {value}; it must be at least 1")
-    return int(value)
-
-
-def cpu_threads(threads: int | None) -> int:
-    """How many threads to use: as many as asked for, or one per core that this process may run on."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return at_least_one("threads", threads, cores)
-
-
-def ground_of_model(robot: RobotModel) -> tuple[np.ndarray, np.ndarray]:
-    """Point and normal of the ground plane as the MJCF has it."""
-    import mujoco
-
-    data = mujoco.MjData(robot.mj_model)
-    mujoco.mj_kinematics(robot.mj_model, data)
-    return data.geom_xpos[robot.ground].copy(), data.geom_xmat[robot.ground].reshape(3, 3)[:, 2].copy()

@@ -10,8 +10,10 @@ import torch
 from mujoco.batch import Batch
 from torch import Tensor
 
-from ..robots.model import RobotModel
-from .base import Backend, at_least_one, cpu_threads
+from nerd_gym.robots.model import RobotModel
+from nerd_gym.utils.threads import at_least_one, cpu_threads
+
+from .base import Backend
 
 
 class MujocoBackend(Backend):
@@ -21,6 +23,7 @@ class MujocoBackend(Backend):
     """
 
     name = "mujoco"
+    on_device = False
     options = {
         "substeps": "physics steps in a frame (default: the robot's)",
         "threads": "CPU threads (default: all)",

@@ -8,13 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..dynamics.checkpoint import packaged_model
-from ..dynamics.model import Motion, open_model
-from ..dynamics.trust import Trust
-from ..files import file_hash
-from ..robots.contacts import Contacts
-from ..robots.model import RobotModel
-from .base import Backend, Frame
+from nerd_gym.dynamics.models.base import open_model
+from nerd_gym.dynamics.models.checkpoint import DEFAULT_TEACHER, has_packaged_model, packaged_model
+from nerd_gym.dynamics.models.trust import Trust
+from nerd_gym.robots.contacts import Contacts
+from nerd_gym.robots.model import RobotModel
+from nerd_gym.robots.state import Frame, Motion
+from nerd_gym.utils.files import file_hash
+
+from .base import Backend
 
 
 class NeuralBackend(Backend):
@@ -27,6 +29,7 @@ class NeuralBackend(Backend):
     """
 
     name = "neural"
+    learned = True
     options = {
         "model": "path of a model (default: the packaged one of this robot and teacher)",
         "teacher": "backend that the packaged model was learned from (default: warp)",
@@ -42,7 +45,7 @@ class NeuralBackend(Backend):
         device: torch.device | str = "cpu",
         *,
         model: str | Path | None = None,
-        teacher: str = "warp",
+        teacher: str = DEFAULT_TEACHER,
         reference: bool = False,
         threads: int | None = None,
         min_trust: float = 0.0,
@@ -57,6 +60,7 @@ class NeuralBackend(Backend):
         self.facts = self.model.facts | {"hash": file_hash(path)}
         self.substeps = self.model.substeps
         self.history = self.model.new_history(num_envs)
+        self.rows_exact = self.model.rows_exact
         self.trust = Trust(robot, tensors, self.device)
         self.q_limit, self.qd_limit = self.trust.healthy_range()
         self.min_trust = min_trust
@@ -92,11 +96,21 @@ class NeuralBackend(Backend):
             return {"model_trust": torch.ones(self.num_envs, device=self.device)}
         return {"model_trust": self.keep("trust", lambda: self.trust(*self.last, self._contacts_before, self._seen))}
 
-    def trust_in(self, frame: Frame, ground: tuple[Tensor, Tensor]) -> Tensor:
-        """[N]: how far this model may be believed in a frame of any backend over its ground (point, normal)."""
+    @classmethod
+    def simulates(cls, robot: RobotModel) -> bool:
+        return has_packaged_model(robot, DEFAULT_TEACHER)
+
+    def trust_in(self, frame: Frame, ground: tuple[Tensor, Tensor]) -> Tensor | None:
+        if not self.trust.known:
+            return None
         contacts = self._find_contacts(frame.q, *ground)
         seen = self.model.seen(Motion(frame.q, frame.qd), frame.joint_force, contacts)
         return self.trust(*frame, contacts, seen)
+
+    def range_ratios(self, frame: Frame) -> dict[str, Tensor]:
+        if not self.trust.known:
+            return {}
+        return dict(zip(self.trust.coordinates, self.trust.ratios(*frame).unbind(-1), strict=True))
 
     def _rows_written(self, mask: Tensor) -> None:
         if self.history is not None:

@@ -1,192 +1,16 @@
-"""`nerd-gym`: the command line, made from the dataclasses below."""
+"""`nerd-gym generate`, `train` and `evaluate`."""
 
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
-from .arguments import count, key_value
-from .rl import commands as rl
-
-
-@dataclass
-class List:
-    """List the environments with their spaces, tasks and backends, and which backends are installed."""
-
-    def run(self) -> None:
-        from .listing import listing
-
-        print(listing())
-
-
-@dataclass
-class Play:
-    """Play an environment with an agent; print returns, write a video or open a window."""
-
-    env_id: tyro.conf.Positional[str]
-    """Environment, as `nerd-gym list` names it, e.g. NeRD/Ant-v0."""
-    backend: str = "warp"
-    """Physics, as `nerd-gym list` names it: warp, mujoco or neural."""
-    agent: str = "random"
-    """zero, random, a policy (.safetensors, .onnx, or an rl-games .pth), module:function or file.py:function."""
-    video: Path | None = None
-    """Write the first robot to this .mp4 or .gif."""
-    window: bool = False
-    """Show the first robot in a window (needs a screen)."""
-    steps: int | None = None
-    """How many steps; by default the environment's horizon."""
-    num_envs: int = 1
-    """How many robots at once."""
-    seed: int = 0
-    """Seed of the environment and of the random agent."""
-    layout: Literal["native", "reference"] = "native"
-    """`reference`: the observations and actions of the published NeRD code, for its policies."""
-    activation: str | None = None
-    """Activation of an rl-games .pth, which the file does not tell: tanh, relu, elu or silu."""
-    device: str = "cpu"
-    """Torch device."""
-    option: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
-    """Options of the task or backend, e.g. --option task=spin reference=True."""
-
-    def run(self) -> None:
-        from .play import play
-        from .registration import env_spec
-
-        env_spec(self.env_id)
-        figures = play(
-            self.env_id,
-            backend=self.backend,
-            agent=self.agent,
-            steps=self.steps,
-            num_envs=self.num_envs,
-            seed=self.seed,
-            video=self.video,
-            window=self.window,
-            layout=self.layout,
-            activation=self.activation,
-            device=self.device,
-            options=dict(map(key_value, self.option)),
-        )
-        print("  ".join(f"{name} {value:g}" for name, value in figures.items()))
-        if self.video:
-            print(f"written: {self.video}")
-
-
-@dataclass
-class Compare:
-    """Play a policy from the same starts on several backends and say whether it behaves the same.
-
-    Prints a table that ends with a verdict for each backend; writes a page with plots and a film.
-    """
-
-    env_id: tyro.conf.Positional[str]
-    """Environment, as `nerd-gym list` names it, e.g. NeRD/Cartpole-v0."""
-    policy: str
-    """A policy (.safetensors, .onnx, or an rl-games .pth), module:function or file.py:function (torch observations
-    [N, obs] to actions [N, act]), zero or random."""
-    backends: tuple[str, ...] = ()
-    """Two or more, the first is the baseline; options after a colon: warp:reference=True neural:model=FILE,threads=1.
-    By default warp, mujoco, and neural if a model is packaged."""
-    episodes: int = 256
-    """Episodes on each backend."""
-    seed: int = 0
-    """Seed of the starts and of the resampling."""
-    margin: float = 0.02
-    """Returns that differ by less than this part of the baseline's count as the same."""
-    displaced: float = 0.01
-    """How far (m and rad) the starts of the yardstick are displaced."""
-    out: Path | None = None
-    """Folder for compare.html, .json, .png and .mp4; by default out/compare/ROBOT-POLICY."""
-    video: bool = True
-    """Whether to film."""
-    gif: bool = False
-    """Also write the film as compare.gif."""
-    layout: Literal["native", "reference"] = "native"
-    """`reference`: the observations and actions of the published NeRD code, for its policies."""
-    activation: str | None = None
-    """Activation of an rl-games .pth, which the file does not tell: tanh, relu, elu or silu."""
-    option: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
-    """Options of the task, e.g. --option task=spin."""
-
-    def run(self) -> None:
-        from .agents import agent_name
-        from .compare import compare
-        from .registration import env_spec
-
-        options = dict(map(key_value, self.option))
-        robot = env_spec(self.env_id).robot(options)
-        name = f"{robot.name}-{Path(agent_name(self.policy)).stem.replace(':', '-')}"
-        chosen = ("episodes", "seed", "margin", "displaced", "layout", "activation")
-        result = compare(
-            self.env_id,
-            self.policy,
-            self.backends,
-            options=options,
-            **{key: getattr(self, key) for key in chosen},
-        )
-        out = self.out or Path("out/compare") / name
-        print(result, end="\n\n")
-        written = result.save(out, self.video, self.gif)
-        print(f"written to {out}: {', '.join(path.name for path in written)}")
-
-
-@dataclass
-class Bench:
-    """Measure env-steps per second of every environment and backend here."""
-
-    env_id: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Environments; by default all that need no option."""
-    backends: tuple[str, ...] = ("warp", "mujoco")
-    """Backends to measure."""
-    num_envs: tuple[int, ...] = (1, 64, 512, 2048)
-    """Batch sizes."""
-    repeats: int = 3
-    """Interleaved repeats; the median counts."""
-    seconds: float = 1.0
-    """How long a repeat runs, about."""
-    threads: int | None = None
-    """CPU threads; all by default."""
-    out: Path | None = None
-    """Also write the figures to this json."""
-
-    def run(self) -> None:
-        from .bench import bench, save, table
-        from .registration import PACKAGED, env_spec
-
-        for env_id in self.env_id:
-            env_spec(env_id)
-        env_ids = self.env_id or tuple(PACKAGED)
-        rows = bench(env_ids, self.backends, self.num_envs, self.repeats, self.seconds, self.threads)
-        print(table(rows))
-        if self.out:
-            save(self.out, {"rows": rows})
-            print(f"written: {self.out}")
-
-
-@dataclass
-class Demo:
-    """Compare the shipped policies on every backend that their robot has: a table, plots, films, one page."""
-
-    out: Path = Path("out/demo")
-    """Folder for demo.html and a folder for each policy."""
-    policies: Path | None = None
-    """Folder with the policies; by default that of the checkout."""
-    episodes: int = 64
-    """Episodes on each backend."""
-    seed: int = 0
-    """Seed of the starts."""
-    video: bool = True
-    """Whether to film, which takes most of the time."""
-
-    def run(self) -> None:
-        from .demo import POLICIES, run_demo
-
-        run_demo(self.out, self.policies or POLICIES, self.episodes, self.seed, self.video)
+from nerd_gym.backends import DEFAULT
+from nerd_gym.utils.arguments import count, key_value
 
 
 @dataclass
@@ -195,8 +19,8 @@ class Generate:
 
     robot: tyro.conf.Positional[str]
     """A packaged robot (cartpole, pendulum_contact, ant, anymal, franka) or the path of an MJCF."""
-    backend: str = "warp"
-    """Teacher: warp or mujoco."""
+    backend: str = DEFAULT
+    """Teacher, as `nerd-gym list` names backends."""
     transitions: str = "1M"
     """How many transitions: a number, with k or M if you like."""
     frames: int = 100
@@ -219,8 +43,8 @@ class Generate:
     """Options of the backend, e.g. --option reference=True."""
 
     def run(self) -> None:
-        from .dynamics.dataset import Plan, generate
-        from .dynamics.visits import STARTS, default_share
+        from nerd_gym.data.dataset import Plan, generate
+        from nerd_gym.data.task_rollouts import STARTS, default_share
 
         robot = _robot(self.robot)
         options = tuple(map(key_value, self.option))
@@ -291,12 +115,12 @@ class Train:
     """The model; by default out/models/ROBOT-MODEL.safetensors."""
 
     def run(self) -> None:
-        from .dynamics.checkpoint import packaged_model
-        from .dynamics.refine import refine
-        from .dynamics.train import Settings, default_kind, train
+        from nerd_gym.dynamics.models.checkpoint import DEFAULT_TEACHER, packaged_model
+        from nerd_gym.dynamics.training.refine import refine
+        from nerd_gym.dynamics.training.train import Settings, default_kind, train
 
         robot = self._which_robot()
-        data = self.data or (Path("out/data") / f"{robot.name}-warp.h5",)
+        data = self.data or (Path("out/data") / f"{robot.name}-{DEFAULT}.h5",)
         kind = self.model or default_kind(robot)
         if self.mjcf and "RANK" not in os.environ:  # several processes would make it at once
             self._generate(robot, kind, data[0])
@@ -324,7 +148,7 @@ class Train:
         if self.refine:
             words += [f"--refine {' '.join(path.name for path in self.refine)} --visits {self.visits}"]
             words += [f"--newest {self.newest}"]
-            start = self.start or packaged_model(robot, "warp")
+            start = self.start or packaged_model(robot, DEFAULT_TEACHER)
             out = self.out or Path("out/models") / f"{start.stem}-refined.safetensors"
             facts = refine(self.refine, start, data, robot, out, settings, count(self.visits), " ".join(words))
         else:
@@ -350,14 +174,14 @@ class Train:
 
     def _generate(self, robot, kind: str, data: Path) -> None:
         """Make the dataset if it is not there; one that is must be of the size that is asked for, if one is."""
-        from .dynamics.dataset import Plan, generate
-        from .dynamics.model import kind_of
+        from nerd_gym.data.dataset import Plan, generate
+        from nerd_gym.dynamics.models.base import kind_of
 
         kind_of(kind)  # a wrong name is told before the work
         if data.exists() and not self.data_transitions:
             return
         transitions = count(self.data_transitions or ("200k" if kind == "structured" else "1M"))
-        counts = generate(Plan(robot, "warp", transitions, seed=self.seed), data)
+        counts = generate(Plan(robot, DEFAULT, transitions, seed=self.seed), data)
         print("  ".join(f"{name} {value:,}" for name, value in counts.items()))
 
 
@@ -369,7 +193,7 @@ class Evaluate:
     """A packaged robot or the path of an MJCF."""
     model: tuple[Path, ...] = ()
     """Models to evaluate; by default the packaged one."""
-    teacher: str = "warp"
+    teacher: str = DEFAULT
     """The backend that is taken for the truth."""
     reference: bool = False
     """The truth is the published simulator with its mistakes; the packaged model is that of it."""
@@ -385,8 +209,8 @@ class Evaluate:
     """Whether to film."""
 
     def run(self) -> None:
-        from .dynamics.checkpoint import load_model
-        from .dynamics.evaluate import run_evaluation
+        from nerd_gym.dynamics.evaluate import run_evaluation
+        from nerd_gym.dynamics.models.checkpoint import load_model
 
         robot = _robot(self.robot)
         models: dict[str, Path | None] = {path.stem: path for path in self.model}
@@ -406,62 +230,7 @@ class Evaluate:
         )
 
 
-@dataclass
-class Export:
-    """Write a policy as ONNX, its normaliser and facts inside, checked against torch before the file appears."""
-
-    policy: tyro.conf.Positional[Path]
-    """A policy (.safetensors, or an rl-games .pth)."""
-    onnx: Path
-    """The file to write."""
-    activation: str | None = None
-    """Activation of an rl-games .pth, which the file does not tell: tanh, relu, elu or silu."""
-
-    def run(self) -> None:
-        from .export import export_onnx
-        from .policies import Policy
-
-        error = export_onnx(Policy.load(self.policy, self.activation), self.onnx)
-        print(f"onnxruntime's actions differ from torch's by at most {error:.1e}")
-        print(f"written: {self.onnx}")
-
-
-@dataclass
-class Rl:
-    """Train a policy with an RL library in any backend, play it, evaluate it."""
-
-    command: Annotated[
-        Annotated[rl.Train, tyro.conf.subcommand("train")]
-        | Annotated[rl.Play, tyro.conf.subcommand("play")]
-        | Annotated[rl.Eval, tyro.conf.subcommand("eval")],
-        tyro.conf.arg(name=""),
-    ]
-
-    def run(self) -> None:
-        self.command.run()
-
-
 def _robot(text: str, own: bool = False):
-    from .robots.model import RobotModel
+    from nerd_gym.robots.model import RobotModel
 
     return RobotModel.from_mjcf(text) if own or text.endswith(".xml") else RobotModel.named(text)
-
-
-def main(args: list[str] | None = None) -> int:
-    """Entry point. Wrong input ends with one line on stderr and exit code 2."""
-    command = tyro.extras.subcommand_cli_from_dict(
-        {c.__name__.lower(): c for c in (List, Play, Compare, Bench, Demo, Generate, Train, Evaluate, Export, Rl)},
-        prog="nerd-gym",
-        description="Gymnasium environments with swappable physics.",
-        args=args,
-    )
-    try:
-        command.run()
-    except (ValueError, FileNotFoundError, ImportError) as error:
-        print(f"nerd-gym: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

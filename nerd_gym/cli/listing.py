@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Literal, get_args, get_origin, get_type_hints
 
-from .backends import BACKENDS
-from .dynamics.checkpoint import PRETRAINED
-from .registration import ENVS
+from nerd_gym.backends import BACKENDS
+from nerd_gym.dynamics.models.checkpoint import PRETRAINED
+from nerd_gym.registration import ENVS
 
 
 def listing() -> str:

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import tyro
 
-from ..arguments import count, key_value
+from nerd_gym.backends import DEFAULT
+from nerd_gym.utils.arguments import count, key_value
 
 
 @dataclass
@@ -22,8 +23,8 @@ class Train:
     """Environment, as `nerd-gym list` names it, e.g. NeRD/Ant-v0."""
     lib: str = "rl-games"
     """rl-games, sb3, rsl-rl or skrl."""
-    backend: str = "warp"
-    """Physics: warp, mujoco or neural."""
+    backend: str = DEFAULT
+    """Physics, as `nerd-gym list` names it."""
     task: str | None = None
     """The environment's task, e.g. spin; by default its first."""
     seed: int = 0
@@ -51,10 +52,10 @@ class Train:
     def run(self) -> None:
         import torch
 
-        from ..registration import env_spec
-        from .configs import load_config
-        from .train import FINISHED, SO_FAR, Plan, train
-        from .trainer import check_library
+        from nerd_gym.registration import env_spec
+        from nerd_gym.rl.configs import load_config
+        from nerd_gym.rl.train import FINISHED, SO_FAR, Plan, train
+        from nerd_gym.rl.trainer import check_library
 
         check_library(self.lib)
         spec = env_spec(self.env_id)
@@ -110,8 +111,8 @@ class Play:
     """Seed of the starts."""
 
     def run(self) -> None:
-        from ..play import play
-        from .evaluate import trained_for
+        from nerd_gym.policies.facts import trained_for
+        from nerd_gym.policies.play import play
 
         env_id, backend, options = trained_for(self.policy, self.backend)
         figures = play(
@@ -146,10 +147,25 @@ class Eval:
     """Also write the figures to this json."""
 
     def run(self) -> None:
-        from .evaluate import evaluate, save_rows, table
+        from nerd_gym.rl.evaluate import evaluate, save_rows, table
 
         rows = evaluate(self.policy, self.backends, self.episodes, self.seed)
         print(table(rows))
         if self.out:
             save_rows(self.out, rows)
             print(f"written: {self.out}")
+
+
+@dataclass
+class Rl:
+    """Train a policy with an RL library in any backend, play it, evaluate it."""
+
+    command: Annotated[
+        Annotated[Train, tyro.conf.subcommand("train")]
+        | Annotated[Play, tyro.conf.subcommand("play")]
+        | Annotated[Eval, tyro.conf.subcommand("eval")],
+        tyro.conf.arg(name=""),
+    ]
+
+    def run(self) -> None:
+        self.command.run()

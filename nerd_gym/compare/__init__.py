@@ -1,0 +1,5 @@
+"""The same policy on several backends: does it behave the same?"""
+
+from .comparison import Comparison, compare
+
+__all__ = ["Comparison", "compare"]

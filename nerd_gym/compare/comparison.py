@@ -16,23 +16,23 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from .agents import Agent, agent_name, load_agent
-from .backends import parse_backend
-from .backends.base import Backend
-from .bootstrap import Estimate, estimate
-from .drift import MEASURES, backends_of, state_error
-from .envs.vector import NerdVectorEnv
+from nerd_gym.backends import backends_for, parse_backend
+from nerd_gym.backends.base import Backend
+from nerd_gym.envs.vector import NerdVectorEnv
+from nerd_gym.policies.agents import Agent, agent_name, load_agent
+from nerd_gym.registration import env_spec
+from nerd_gym.robots.model import HINGE, RobotModel
+from nerd_gym.robots.state import MEASURES, Frame
+from nerd_gym.utils.progress import progress
+
 from .episodes import Episodes, Watch, episode_env, first_episodes
-from .progress import progress
-from .registration import env_spec
-from .robots.model import HINGE, RobotModel
+from .metrics import Estimate, errors_between, estimate, quantities, quartiles
+from .verdict import Verdict, judge_side
 
 DOUBTED = 0.5  # trust below this is counted
 OUTSIDE = 1.01  # times the training range: its end is the largest sample, and a force at its limit is a hair beyond
 FEWEST = 8  # episodes that an interval can be told from
-MILLION = 1_000_000
 MODEL_FACTS = ("kind", "robot", "teacher", "seed", "command", "hash")
-VERBS = {"agree": ("agree", "agrees"), "differ": ("differ", "differs"), "undecided": ("are undecided", "is undecided")}
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,6 @@ class Physics:
     label: str
     backend: str
     options: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """`agree`, `differ` or `undecided`: of the returns, of the motion, and of both; and a sentence with figures."""
-
-    returns: str
-    motion: str
-    word: str
-    sentence: str
 
 
 @dataclass(frozen=True)
@@ -69,6 +59,7 @@ class Side:
 
     physics: Physics
     played: Episodes
+    learned: bool  # whether the backend is
     figures: dict[str, Estimate] = field(default_factory=dict)
     differences: dict[str, Estimate] = field(default_factory=dict)  # paired, from the baseline's
     errors: dict[str, Tensor] = field(default_factory=dict)  # [T, N] from the baseline's state, NaN unless both run
@@ -119,17 +110,17 @@ class Comparison:
     @property
     def pair(self) -> tuple[Side, Side]:
         """Whom a film shows: the baseline and a learned model, or the second backend."""
-        learned = [side for side in self.sides[1:] if side.physics.backend == "neural"]
+        learned = [side for side in self.sides[1:] if side.learned]
         return self.baseline, (learned or self.sides[1:])[0]
 
     def __str__(self) -> str:
-        from .report import table
+        from .table import table
 
         return table(self)
 
     def save(self, out: str | Path, video: bool = True, gif: bool = False) -> list[Path]:
         """Write compare.json, .png, .html and, if wanted, .mp4 and .gif into a folder."""
-        from .report import save
+        from .page import save
 
         return save(self, Path(out), video, gif)
 
@@ -164,15 +155,14 @@ def compare(
         displaced: how far (m and rad) the yardstick's starts are from the others'.
         resamples: of the bootstrap.
     """
-    env_spec(env_id)
-    physics = read_backends(backends or backends_of(env_id))
+    spec, options = env_spec(env_id), options or {}
+    physics = read_backends(backends or backends_for(spec.robot(options)))
     for name, value, least in (("episodes", episodes, FEWEST), ("resamples", resamples, 100)):
         if value < least:
             raise ValueError(f"{name} is {value}; it must be at least {least}")
     for name, value in (("margin", margin), ("displaced", displaced)):
         if not 0 < value < 1:
             raise ValueError(f"{name} is {value}; it must be between 0 and 1")
-    options = options or {}
     with ExitStack() as stack:
         envs = []
         for p in physics:  # all of them before anything is computed: wrong input is told at once
@@ -225,11 +215,11 @@ def _play(physics: list[Physics], envs: list[VectorEnv], agent: Agent, seed: int
                     watch |= {f"trust {j}": _trust(judge), f"ratios {j}": _ratios(judge)}
             played = first_episodes(env, agent, seed, away, watch, bar.update)
             bar.update(native.horizon - len(played.running))
-            facts = getattr(env.unwrapped.backend, "facts", {})
-            model = {name: facts[name] for name in MODEL_FACTS if name in facts}
-            sides.append(Side(p, played, model=model))
+            backend = env.unwrapped.backend
+            model = {name: backend.facts[name] for name in MODEL_FACTS if name in backend.facts}
+            sides.append(Side(p, played, backend.learned, model=model))
     for k, judge in judges.items():
-        names = judge.trust.coordinates
+        names = list(judge.range_ratios(_at_rest(judge)))
         sides[k].trust = _trusted(sides[k].played, k, names)
         sides[k].trust_on_baseline = _trusted(sides[0].played, k, names) if k else None
     return sides
@@ -253,81 +243,6 @@ def plain(options: dict[str, Any]) -> dict[str, Any]:
     return {name: Path(v).name if isinstance(v, (str, Path)) else v for name, v in options.items()}
 
 
-def quantities(played: Episodes) -> dict[str, Tensor]:
-    """[N] each: what is averaged over episodes."""
-    out = {
-        "return": played.returns,
-        "length (steps)": played.lengths,
-        "full length": played.full_length,
-        "falls": played.terminated,
-        "diverged": played.diverged,
-    }
-    for name, values in played.measures.items():
-        out |= {f"{name}, mean": played.mean(values), f"{name}, at the end": played.last(values)}
-    return {name: value.double() for name, value in out.items()}
-
-
-def errors_between(robot: RobotModel, a: Episodes, b: Episodes) -> dict[str, Tensor]:
-    """[T, N]: how far the states are apart, NaN unless the row is running in both."""
-    steps = min(len(a.q), len(b.q))
-    both = a.running[:steps] & b.running[:steps]
-    errors = state_error(robot, a.q[:steps].flatten(0, 1), b.q[:steps].flatten(0, 1))
-    return {name: torch.where(both, error.view(both.shape), torch.nan) for name, error in errors.items()}
-
-
-def quartiles(values: Tensor, running: Tensor | None = None) -> Tensor:
-    """[T, N] -> [T, 3] over the rows, those of a mask [T, N] if one is given; NaN is left out."""
-    values = values if running is None else torch.where(running, values, torch.nan)
-    return values.float().nanquantile(torch.tensor([0.25, 0.5, 0.75]), dim=1).T
-
-
-def judge_side(c: Comparison, side: Side) -> Verdict:
-    """Compare a backend with the baseline."""
-    difference, mean = side.differences["return"], abs(c.baseline.figures["return"].mean)
-    limit = c.margin * mean
-    if -limit <= difference.low and difference.high <= limit:
-        returns = "agree"
-    elif difference.low > limit or difference.high < -limit:
-        returns = "differ"
-    else:
-        returns = "undecided"
-    middle, low, high = (percent(x, mean, 2) for x in (difference.mean, difference.low, difference.high))
-    words = f"returns {VERBS[returns][0]}: {middle}{' %' if mean else ''} (95 %: {low} to {high})"
-    if returns == "undecided":
-        words += f", {episodes_to_decide(difference, limit, c.episodes)} would decide"
-    worse = [name for name in side.errors if not side.error(name) <= c.yardstick.error(name)]
-    motion = "differ" if worse else "agree"
-    named = worse or list(side.errors)
-    words += f"; motion {VERBS[motion][1]}: median error of "
-    words += ", ".join(f"{name} {number(side.error(name), 2)} {c.units[name]}" for name in named)
-    words += f"; starts displaced by {c.displaced:g} give "
-    words += ", ".join(number(c.yardstick.error(name), 2) for name in named)
-    both = {returns, motion}
-    word = "differ" if "differ" in both else "undecided" if "undecided" in both else "agree"
-    return Verdict(returns, motion, word, words)
-
-
-def number(x: float, digits: int, sign: str = "") -> str:
-    """To so many digits, but none of those before the point is lost."""
-    text = f"{x:{sign}.{digits}g}"
-    return f"{x:{sign}.0f}" if "e+" in text else text
-
-
-def percent(x: float, whole: float, digits: int) -> str:
-    """A signed part of the whole to a thousandth of a percent; the number itself if there is no whole."""
-    return number(round(100 * x / whole, 3) + 0.0, digits, "+") if whole else number(x, digits, "+")
-
-
-def episodes_to_decide(difference: Estimate, limit: float, episodes: int) -> str:
-    """About how many episodes make the interval so narrow that it lies on one side of the limit."""
-    half = max(difference.high - difference.mean, difference.mean - difference.low)
-    gap = abs(abs(difference.mean) - limit)
-    if half**2 * episodes > MILLION * gap**2:
-        return "not even a million episodes"
-    needed = max(episodes + 1, episodes * (half / gap) ** 2)
-    return f"about {float(f'{needed:.2g}'):,.0f} episodes"
-
-
 def _check_starts(sides: list[Side]) -> None:
     for side in sides:
         for name, value in side.played.start.items():
@@ -336,18 +251,23 @@ def _check_starts(sides: list[Side]) -> None:
 
 
 def _tells_trust(backend: Backend) -> bool:
-    return hasattr(backend, "trust") and backend.trust.known
+    return backend.trust_in(_at_rest(backend), (backend.ground_point, backend.ground_normal)) is not None
 
 
-def _trust(judge: Any) -> Watch:
+def _at_rest(backend: Backend) -> Frame:
+    """A frame from where the robots are, without forces."""
+    return Frame(backend.q, backend.qd, torch.zeros(backend.num_envs, backend.robot.nj, device=backend.device))
+
+
+def _trust(judge: Backend) -> Watch:
     def watch(env: NerdVectorEnv) -> Tensor:
         return judge.trust_in(env.backend.last, (env.backend.ground_point, env.backend.ground_normal))
 
     return watch
 
 
-def _ratios(judge: Any) -> Watch:
-    return lambda env: judge.trust.ratios(*env.backend.last)
+def _ratios(judge: Backend) -> Watch:
+    return lambda env: torch.stack(list(judge.range_ratios(env.backend.last).values()), -1)
 
 
 def _trusted(played: Episodes, judge: int, names: list[str]) -> Trusted:

@@ -5,16 +5,19 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-from .compare import Comparison, compare, number, percent
-from .files import whole
-from .report import aligned, html_table, page, section, verdict_lines
+from nerd_gym.utils.files import whole
 
-POLICIES = Path(__file__).parent.parent / "policies"  # beside the package in a checkout
-# Environment, policy, backends: the first is the baseline.
+from .comparison import Comparison, compare
+from .page import html_table, page, section
+from .table import aligned, verdict_lines
+from .verdict import number, percent
+
+POLICIES = Path(__file__).parents[2] / "policies"  # beside the package in a checkout
+# Environment and policy; each is played on every backend that the robot has.
 DEMO = (
-    ("NeRD/Cartpole-v0", "cartpole/swingup-neural-seed0.safetensors", ("warp", "mujoco", "neural")),
-    ("NeRD/Franka-v0", "franka/position-neural-seed0.safetensors", ("warp", "mujoco", "neural")),
-    ("NeRD/Anymal-v0", "anymal/forward-neural-seed1.safetensors", ("warp", "mujoco", "neural")),
+    ("NeRD/Cartpole-v0", "cartpole/swingup-neural-seed0.safetensors"),
+    ("NeRD/Franka-v0", "franka/position-neural-seed0.safetensors"),
+    ("NeRD/Anymal-v0", "anymal/forward-neural-seed1.safetensors"),
 )
 
 
@@ -24,16 +27,17 @@ def run_demo(
     episodes: int = 64,
     seed: int = 0,
     video: bool = True,
-    entries: tuple[tuple[str, str, tuple[str, ...]], ...] = DEMO,
+    entries: tuple[tuple[str, str], ...] = DEMO,
+    backends: tuple[str, ...] = (),
 ) -> list[Comparison]:
-    """Compare each entry (environment, policy under `policies`, backends) in a folder of its own; write demo.html."""
-    missing = [name for _, name, _ in entries if not (policies / name).is_file()]
+    """Compare each entry (environment, policy under `policies`) in a folder of its own; write demo.html."""
+    missing = [name for _, name in entries if not (policies / name).is_file()]
     if missing:
         raise FileNotFoundError(
             f"no {', '.join(missing)} in {policies}; the policies are in the project's checkout: give that folder"
         )
     comparisons, folders = [], []
-    for env_id, name, backends in entries:
+    for env_id, name in entries:
         comparisons.append(compare(env_id, policies / name, backends, episodes=episodes, seed=seed))
         folders.append(out / f"{Path(name).parent.name}-{Path(name).stem}")
         comparisons[-1].save(folders[-1], video)

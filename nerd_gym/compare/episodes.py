@@ -10,12 +10,12 @@ import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor
 
-from .agents import Agent
-from .drift import quiet_env
-from .dynamics.frames import quat_exp, quat_multiply
-from .envs.vector import NerdVectorEnv
-from .robots.model import RobotModel
-from .wrappers.reference_observation import in_layout
+from nerd_gym.envs.factory import quiet_env
+from nerd_gym.envs.vector import NerdVectorEnv
+from nerd_gym.policies.agents import Agent
+from nerd_gym.robots.model import RobotModel
+from nerd_gym.robots.rotations import quat_exp, quat_multiply
+from nerd_gym.wrappers.reference_observation import in_layout
 
 Watch = Callable[[NerdVectorEnv], Tensor]  # [N, ...] after a step
 

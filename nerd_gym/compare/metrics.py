@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
+
+from nerd_gym.robots.model import RobotModel
+from nerd_gym.robots.state import state_error
+
+from .episodes import Episodes
 
 AT_ONCE = 500  # resamples in memory
 
@@ -33,3 +39,31 @@ def estimate(values: dict[str, Tensor], resamples: int = 10_000, seed: int = 0) 
     low, high = np.quantile(np.concatenate(means), (0.025, 0.975), axis=0)
     middle = columns.mean(0)
     return {name: Estimate(*map(float, (middle[k], low[k], high[k]))) for k, name in enumerate(values)}
+
+
+def quantities(played: Episodes) -> dict[str, Tensor]:
+    """[N] each: what is averaged over episodes."""
+    out = {
+        "return": played.returns,
+        "length (steps)": played.lengths,
+        "full length": played.full_length,
+        "falls": played.terminated,
+        "diverged": played.diverged,
+    }
+    for name, values in played.measures.items():
+        out |= {f"{name}, mean": played.mean(values), f"{name}, at the end": played.last(values)}
+    return {name: value.double() for name, value in out.items()}
+
+
+def errors_between(robot: RobotModel, a: Episodes, b: Episodes) -> dict[str, Tensor]:
+    """[T, N]: how far the states are apart, NaN unless the row is running in both."""
+    steps = min(len(a.q), len(b.q))
+    both = a.running[:steps] & b.running[:steps]
+    errors = state_error(robot, a.q[:steps].flatten(0, 1), b.q[:steps].flatten(0, 1))
+    return {name: torch.where(both, error.view(both.shape), torch.nan) for name, error in errors.items()}
+
+
+def quartiles(values: Tensor, running: Tensor | None = None) -> Tensor:
+    """[T, N] -> [T, 3] over the rows, those of a mask [T, N] if one is given; NaN is left out."""
+    values = values if running is None else torch.where(running, values, torch.nan)
+    return values.float().nanquantile(torch.tensor([0.25, 0.5, 0.75]), dim=1).T

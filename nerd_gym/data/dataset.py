@@ -22,13 +22,14 @@ import h5py
 import numpy as np
 import torch
 
-from ..backends import make_backend
-from ..backends.base import Backend
-from ..files import file_hash, whole
-from ..progress import progress
-from ..robots.model import RobotModel
-from .sampling import Sampler, ranges_for
-from .visits import STARTS, WILD, Visits, all_limited, check_visits
+from nerd_gym.backends import make_backend
+from nerd_gym.backends.base import Backend
+from nerd_gym.robots.model import RobotModel
+from nerd_gym.utils.files import file_hash, whole
+from nerd_gym.utils.progress import progress
+
+from .excitation import Sampler, ranges_for
+from .task_rollouts import STARTS, WILD, Visits, all_limited, check_visits
 
 FORMAT = 1
 FIELDS = ("q", "qd", "force", "ground_point", "ground_normal")

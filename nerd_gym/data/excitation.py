@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..backends.base import Backend
-from ..robots.model import SLIDE, RobotModel
+from nerd_gym.backends.base import Backend
+from nerd_gym.robots.model import SLIDE, RobotModel
 
 PRESETS = ("wide", "reference")
 # Per trajectory: fresh noise each frame, held for a while, a spring to random targets, nothing at all.

@@ -13,9 +13,10 @@ import h5py
 import torch
 from torch import Tensor
 
-from ..robots.contacts import ContactFinder
-from ..robots.kinematics import Kinematics
-from ..robots.model import HERE, RobotModel
+from nerd_gym.robots.contacts import ContactFinder
+from nerd_gym.robots.kinematics import Kinematics
+from nerd_gym.robots.model import RobotModel
+
 from .dataset import BLOCK, FIELDS
 
 HELD_BACK = 0.05  # of the trajectories
@@ -81,7 +82,7 @@ def _read(path: Path, robot: RobotModel) -> tuple[dict[str, Tensor], dict[str, A
 
 
 def _command(robot: RobotModel, facts: dict[str, Any]) -> str:
-    f, own = facts, robot.path.parent != HERE
+    f, own = facts, not robot.packaged
     name = os.path.relpath(robot.path) if own else f["robot"]
     words = f"nerd-gym generate {name} --backend {f['backend']} --transitions {f['blocks'] * BLOCK * f['frames']} "
     words += f"--frames {f['frames']} --preset {f['preset']} --seed {f['seed']} --task-share {f.get('task_share', 0.0)}"

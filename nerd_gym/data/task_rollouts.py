@@ -24,13 +24,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..agents import load_agent
-from ..drift import endless_env
-from ..envs.task import State
-from ..envs.vector import NerdVectorEnv
-from ..registration import task_of
-from ..robots.model import RobotModel
-from .frames import quat_exp, quat_multiply
+from nerd_gym.backends.neural import NeuralBackend
+from nerd_gym.envs.factory import endless_env
+from nerd_gym.envs.task import State
+from nerd_gym.envs.vector import NerdVectorEnv
+from nerd_gym.policies.agents import load_agent
+from nerd_gym.policies.facts import of_task, trained_for
+from nerd_gym.registration import task_of
+from nerd_gym.robots.model import RobotModel
+from nerd_gym.robots.rotations import quat_exp, quat_multiply
 
 LIMP, REST, SPRING, RANDOM, POLICY = range(5)
 STARTS = ("start", "later", "displaced", "passive")
@@ -67,7 +69,7 @@ def check_visits(robot: RobotModel, policies: Sequence[Path]) -> str:
     if env_id is None:
         raise ValueError(f"{robot.name!r} has no task whose states could be visited; valid share of a task: 0")
     for path in policies:
-        found, _ = trained_for(path)
+        found, _ = task_of_policy(path)
         if found != env_id:
             raise ValueError(f"{path.name} is a policy of {found}; the data are of {env_id}")
     return env_id
@@ -94,7 +96,7 @@ class Visits:
         env_id = task_of(robot)
         self._make = lambda task: endless_env(env_id, num_envs, backend, **task, **options)
         self._model = model
-        self._make_modelled = lambda task: endless_env(env_id, num_envs, "neural", **task, model=model)
+        self._make_modelled = lambda task: endless_env(env_id, num_envs, NeuralBackend.name, **task, model=model)
         self._policies, self._starts = tuple(policies), REFINING if model else tuple(starts)
         self._made: dict[tuple[int, bool], tuple[NerdVectorEnv, Any]] = {}
         self.num_envs = num_envs
@@ -105,7 +107,7 @@ class Visits:
         if key not in self._made:
             make = self._make_modelled if modelled else self._make
             if self._policies:
-                env = make(trained_for(self._policies[which])[1])
+                env = make(task_of_policy(self._policies[which])[1])
                 self._made[key] = env, load_agent(self._policies[which], env)
             else:
                 self._made[key] = make({}), None
@@ -230,10 +232,7 @@ class Drive:
         return (push - self._damping * backend.qd[:, robot.joint_qd].cpu()).to(backend.device)
 
 
-def trained_for(policy: Path) -> tuple[str, dict[str, Any]]:
+def task_of_policy(policy: Path) -> tuple[str, dict[str, Any]]:
     """Environment and options of the task that a policy's file tells; those of its own backend mean nothing here."""
-    from ..rl.evaluate import of_task
-    from ..rl.evaluate import trained_for as all_of
-
-    env_id, _, options = all_of(policy)
+    env_id, _, options = trained_for(policy)
     return env_id, of_task(env_id, options)

@@ -10,7 +10,7 @@ __all__ = ["SolverNeRD"]
 def __getattr__(name: str) -> Any:
     # Importing the solver starts Newton and Warp, so it waits until someone asks for it.
     if name == "SolverNeRD":
-        from .solver import SolverNeRD
+        from .newton_solver import SolverNeRD
 
         return SolverNeRD
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

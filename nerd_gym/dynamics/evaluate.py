@@ -18,16 +18,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..backends import make_backend
-from ..backends.base import Backend
-from ..drift import endless_env, joint_difference, state_error
-from ..files import whole
-from ..progress import progress
-from ..registration import task_of
-from ..robots.model import HINGE, RobotModel
-from ..video import VideoWriter
-from .checkpoint import load_model, packaged_model
-from .sampling import Sampler, ranges_for
+from nerd_gym.backends import make_backend
+from nerd_gym.backends.base import Backend
+from nerd_gym.backends.neural import NeuralBackend
+from nerd_gym.data.excitation import Sampler, ranges_for
+from nerd_gym.dynamics.models.checkpoint import DEFAULT_TEACHER, load_model, packaged_model
+from nerd_gym.envs.factory import endless_env
+from nerd_gym.registration import task_of
+from nerd_gym.robots.model import HINGE, RobotModel
+from nerd_gym.robots.state import joint_difference, state_error
+from nerd_gym.utils.files import whole
+from nerd_gym.utils.progress import progress
+from nerd_gym.utils.video import VideoWriter
 
 ROUNDING = 2.0**-24
 UNITS = {"position": "m", "orientation": "rad", "slides": "m", "hinges": "rad", "end_effector": "m"}
@@ -74,7 +76,7 @@ def scenarios(robot: RobotModel) -> list[Scenario]:
 
 def random_grounds(count: int, seed: int = 500) -> list[tuple[list[float], list[float]]]:
     """Planes in any direction, 1 to 2.8 m from the pendulum's first hinge: (point, normal) each."""
-    from ..envs.pendulum_contact import BASE
+    from nerd_gym.envs.pendulum_contact import BASE
 
     generator = np.random.default_rng(seed)
     planes = []
@@ -119,7 +121,7 @@ class Rollouts:
         few = {"substeps": max(1, robot.substeps // 2)}
         students: dict[str, tuple[str, dict[str, Any]]] = {}
         for name, path in models.items():
-            students[name] = ("neural", {"teacher": teacher} | published if path is None else {"model": path})
+            students[name] = (NeuralBackend.name, {"teacher": teacher} | published if path is None else {"model": path})
         for name, options in zip(YARDSTICKS, (few, {"substeps": 2 * robot.substeps}, {}, {}), strict=True):
             students[name] = (teacher, options | published)
         self.truth = self._make(teacher, published)
@@ -201,7 +203,7 @@ def statistics(errors: Tensor) -> dict[str, float]:
 def evaluate(
     robot: RobotModel,
     models: dict[str, Path | None],
-    teacher: str = "warp",
+    teacher: str = DEFAULT_TEACHER,
     rollouts: int = 2048,
     seed: int = 500,
     only: str | None = None,
@@ -346,7 +348,7 @@ class Film:
             if len(self._names) == self._limit:
                 return
             self._names.append(scenario.name)
-        from ..envs.render import overlay
+        from nerd_gym.envs.render import overlay
 
         student = next(iter(group.students.values()))
         text = f"{scenario.name}   teacher blue, NeRD orange   frame {frame}"
@@ -357,7 +359,7 @@ def run_evaluation(
     robot: RobotModel,
     models: dict[str, Path | None],
     out: Path,
-    teacher: str = "warp",
+    teacher: str = DEFAULT_TEACHER,
     rollouts: int = 2048,
     seed: int = 500,
     only: str | None = None,

@@ -17,14 +17,15 @@ import warp as wp
 from newton.solvers import SolverBase
 from torch import Tensor
 
-from ..backends.base import rows_within
-from ..backends.newton_state import from_newton, to_newton
-from ..robots.contacts import ContactFinder
-from ..robots.kinematics import Kinematics, quat_to_matrix
-from ..robots.model import FREE, RobotModel
-from .checkpoint import packaged_model
-from .model import Motion, open_model
-from .trust import Trust
+from nerd_gym.dynamics.models.base import open_model
+from nerd_gym.dynamics.models.checkpoint import DEFAULT_TEACHER, packaged_model
+from nerd_gym.dynamics.models.trust import Trust
+from nerd_gym.physics.warp.newton_state import from_newton, to_newton
+from nerd_gym.robots.contacts import ContactFinder
+from nerd_gym.robots.kinematics import Kinematics
+from nerd_gym.robots.model import FREE, RobotModel
+from nerd_gym.robots.rotations import quat_to_matrix
+from nerd_gym.robots.state import Motion, rows_within
 
 DT_TOLERANCE = 1e-6  # s
 POSE_TOLERANCE = 1e-3  # m, and sine of an angle
@@ -39,7 +40,9 @@ class SolverNeRD(SolverBase):
     the model's stated range (the others stand where they were), and ``facts`` where the model comes from.
     """
 
-    def __init__(self, model: newton.Model, robot: RobotModel, path: str | Path | None = None, teacher: str = "warp"):
+    def __init__(
+        self, model: newton.Model, robot: RobotModel, path: str | Path | None = None, teacher: str = DEFAULT_TEACHER
+    ):
         super().__init__(model)
         self.robot, self.worlds = robot, model.world_count
         self._device = wp.device_to_torch(model.device)

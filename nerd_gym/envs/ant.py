@@ -8,7 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..robots.kinematics import quat_rotate
+from nerd_gym.robots.rotations import quat_rotate
+
 from .legged import base_motion, random_turn
 from .random import EnvRandom
 from .task import State, Task, TaskConfig, total

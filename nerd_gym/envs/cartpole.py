@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..robots.kinematics import wrap_angle
+from nerd_gym.robots.rotations import wrap_angle
+
 from .random import EnvRandom
 from .task import State, Task, total
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..robots.kinematics import quat_to_matrix
+from nerd_gym.robots.rotations import quat_to_matrix
+
 from .random import EnvRandom
 from .task import State
 

@@ -10,7 +10,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..robots.kinematics import wrap_angle
+from nerd_gym.robots.rotations import wrap_angle
+
 from .random import EnvRandom
 from .task import State, Task, TaskConfig, total
 

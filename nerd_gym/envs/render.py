@@ -10,8 +10,8 @@ import mujoco
 import numpy as np
 from torch import Tensor
 
-from ..robots.model import FREE, PLANE, SLIDE, RobotModel, custom_numeric
-from ..video import label
+from nerd_gym.robots.model import FREE, PLANE, SLIDE, RobotModel, custom_numeric
+from nerd_gym.utils.video import label
 
 if TYPE_CHECKING:
     from .vector import NerdVectorEnv

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..backends.base import ground_of_model
-from ..dynamics.frames import quat_multiply
-from ..robots.contacts import ContactFinder
-from ..robots.kinematics import Kinematics, quat_to_matrix
-from ..robots.model import HINGE, RobotModel, UnsupportedRobot
+from nerd_gym.robots.contacts import ContactFinder, ground_of_model
+from nerd_gym.robots.kinematics import Kinematics
+from nerd_gym.robots.model import HINGE, RobotModel, UnsupportedRobot
+from nerd_gym.robots.rotations import quat_multiply, quat_to_matrix
+
 from .legged import random_turn
 from .random import EnvRandom
 from .task import State, Task, TaskConfig, total

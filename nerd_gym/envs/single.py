@@ -10,6 +10,8 @@ import torch
 from gymnasium.utils import EzPickle
 from gymnasium.vector import AutoresetMode
 
+from nerd_gym.backends import DEFAULT
+
 from .vector import RENDER_MODES, NerdVectorEnv
 
 
@@ -21,7 +23,7 @@ class NerdEnv(gymnasium.Env, EzPickle):
 
     metadata = {"render_modes": list(RENDER_MODES), "render_fps": 60}
 
-    def __init__(self, env_id: str, *, backend: str = "warp", render_mode: str | None = None, **options: Any):
+    def __init__(self, env_id: str, *, backend: str = DEFAULT, render_mode: str | None = None, **options: Any):
         EzPickle.__init__(self, env_id, backend=backend, render_mode=render_mode, **options)
         for fixed in ("num_envs", "array", "autoreset_mode"):
             if fixed in options:

@@ -12,8 +12,10 @@ from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 import torch
 from torch import Tensor
 
-from ..backends.base import Backend, Contacts
-from ..robots.model import RobotModel
+from nerd_gym.backends.base import Backend
+from nerd_gym.robots.contacts import Contacts
+from nerd_gym.robots.model import RobotModel
+
 from .random import EnvRandom
 
 
@@ -74,6 +76,12 @@ class Task(ABC):
     def robot_of(cls, config: TaskConfig) -> RobotModel:
         """The robot that these options ask for: here the packaged one, whatever they are."""
         return RobotModel.named(cls.robot_name)
+
+    @classmethod
+    def config_of(cls, options: dict[str, Any]) -> TaskConfig:
+        """The config that those of the options ask for that are the task's."""
+        names = option_names(cls.config_class)
+        return make_config(cls.config_class, {name: value for name, value in options.items() if name in names})
 
     @property
     def frame_dt(self) -> float:

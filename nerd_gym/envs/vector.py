@@ -14,8 +14,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
-from ..backends import BACKENDS, backend_class, make_backend
-from ..registration import env_spec
+from nerd_gym.backends import BACKENDS, DEFAULT, backend_class, make_backend
+from nerd_gym.registration import env_spec
+
 from .random import EnvRandom
 from .task import State, Task, make_config, option_names
 
@@ -48,7 +49,7 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         env_id: str,
         num_envs: int = 1,
         *,
-        backend: str = "warp",
+        backend: str = DEFAULT,
         device: torch.device | str = "cpu",
         array: Literal["numpy", "torch"] = "numpy",
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,

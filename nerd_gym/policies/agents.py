@@ -13,8 +13,8 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from .export import OnnxPolicy
-from .policies import Policy
+from .onnx import OnnxPolicy
+from .policy import Policy
 
 FILES = (".safetensors", ".pth", ".onnx")
 VALID = f"zero, random, a policy ({', '.join(FILES)}), module:function or file.py:function"

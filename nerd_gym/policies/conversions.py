@@ -10,48 +10,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import torch
-from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
 
-from .files import under
-from .optional import require
-from .policies import ACTIVATIONS, Layers, Policy, numbered_layers, read_rl_games
-from .wrappers.base import torch_env
+from nerd_gym.utils.files import under
+from nerd_gym.utils.optional import require
+
+from .policy import ACTIVATIONS, Layers, Policy, numbered_layers, read_rl_games
 
 Facts = dict[str, Any]
 Normaliser = tuple[Tensor, Tensor, float | None]  # mean, std, clip
 VALID = ", ".join(["Linear", *(kind.__name__ for kind in ACTIVATIONS.values())])
-
-
-def environment_facts(env: VectorEnv) -> Facts:
-    """What a policy's facts tell of the environment that it was trained in."""
-    native = torch_env(env)
-    task, backend, robot = native.task, native.backend, native.task.robot
-    given = native.spec.kwargs if native.spec else {}
-    told = [name for name in backend.options if name in given and name != "threads"]  # which changes nothing
-    options = asdict(task.config) | {name: given[name] for name in told}
-    facts = {
-        "env": native.spec.id if native.spec else None,
-        "options": {name: Path(v).name if isinstance(v, Path) else v for name, v in options.items()},
-        "backend": backend.name,
-        "robot": robot.name,
-        "robot_hash": robot.hash,
-        "joint_names": list(robot.joint_names),
-        "actuation": task.actuation,
-        "frame_dt": task.frame_dt,
-        "frames_per_action": task.frames,
-        "horizon": native.horizon,
-    }
-    if hasattr(backend, "facts"):  # of a learned model
-        facts["dynamics"] = {name: backend.facts.get(name) for name in ("kind", "teacher", "seed", "command", "hash")}
-    return facts
 
 
 def from_sb3(model: Any, vec_normalize: Any = None, facts: Facts | None = None) -> Policy:

@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .files import whole
-from .optional import require
-from .policies import Memory, Policy
+from nerd_gym.utils.files import whole
+from nerd_gym.utils.optional import require
+
+from .policy import Memory, Policy
 
 OPSET, IR = 17, 8  # of 2022: old runtimes read them too
 TOLERANCE = 1e-5

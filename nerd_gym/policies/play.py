@@ -7,10 +7,11 @@ from typing import Any
 
 import gymnasium
 
+from nerd_gym.utils.progress import progress
+from nerd_gym.wrappers import RecordEpisodeStatistics, RecordVideo
+from nerd_gym.wrappers.reference_observation import in_layout
+
 from .agents import load_agent
-from .progress import progress
-from .wrappers import RecordEpisodeStatistics, RecordVideo
-from .wrappers.reference_observation import in_layout
 
 
 def play(

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from .files import load_tensors, save_tensors, under
+from nerd_gym.utils.files import load_tensors, save_tensors, under
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}
 Layers = list[tuple[Tensor, Tensor]]  # weight [out, in] and bias [out]

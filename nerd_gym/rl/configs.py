@@ -13,7 +13,8 @@ from typing import Any
 
 import yaml
 
-from ..arguments import literal
+from nerd_gym.utils.arguments import literal
+
 from .trainer import check_library
 
 Config = dict[str, Any]

@@ -7,34 +7,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..agents import load_agent
-from ..backends import parse_backend
-from ..bench import save
-from ..bootstrap import estimate
-from ..compare import quantities
-from ..envs.task import option_names
-from ..episodes import episode_env, first_episodes
-from ..policies import Policy
-from ..progress import progress
-from ..registration import env_spec
+from nerd_gym.backends import parse_backend
+from nerd_gym.compare.episodes import episode_env, first_episodes
+from nerd_gym.compare.metrics import estimate, quantities
+from nerd_gym.policies.agents import load_agent
+from nerd_gym.policies.facts import of_task, trained_for
+from nerd_gym.utils.progress import progress
+from nerd_gym.utils.timing import save
 
 Rows = list[dict[str, Any]]
-
-
-def trained_for(policy: Path, backend: str | None = None) -> tuple[str, str, dict[str, Any]]:
-    """Environment, backend and options that a policy's file tells: the task's, and those of its own backend."""
-    facts = Policy.load(policy).facts
-    if "env" not in facts or "backend" not in facts:
-        raise ValueError(f"{policy.name} does not tell its environment; use nerd-gym play ID --agent {policy}")
-    env_id, backend, options = facts["env"], backend or facts["backend"], dict(facts["options"])
-    options.pop("threads", None)  # which changes nothing
-    return env_id, backend, options if backend == facts["backend"] else of_task(env_id, options)
-
-
-def of_task(env_id: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Those of the options that are the task's."""
-    names = option_names(env_spec(env_id).task_class().config_class)
-    return {name: value for name, value in options.items() if name in names}
 
 
 def evaluate(policies: Sequence[Path], backends: Sequence[str] = (), episodes: int = 256, seed: int = 1000) -> Rows:

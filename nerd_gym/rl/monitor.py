@@ -9,7 +9,7 @@ import torch
 from gymnasium.vector import VectorWrapper
 from torch import Tensor
 
-from ..envs.vector import NerdVectorEnv
+from nerd_gym.envs.vector import NerdVectorEnv
 
 WINDOW = 200  # finished episodes that the mean return is taken over, at least
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from gymnasium.vector import VectorEnv
 
-from ..optional import require
-from ..policies import Policy
-from ..wrappers import RlGamesVecEnv
+from nerd_gym.policies.policy import Policy
+from nerd_gym.utils.optional import require
+from nerd_gym.wrappers import RlGamesVecEnv
+
 from .trainer import Trainer
 
 Runner = require("rl_games.torch_runner", extra="rl-games").Runner

@@ -9,9 +9,10 @@ from typing import Any
 
 from gymnasium.vector import VectorEnv
 
-from ..optional import require
-from ..policies import Policy
-from ..wrappers import RslRlVecEnv
+from nerd_gym.policies.policy import Policy
+from nerd_gym.utils.optional import require
+from nerd_gym.wrappers import RslRlVecEnv
+
 from .trainer import Trainer
 
 OnPolicyRunner = require("rsl_rl.runners", extra="rsl-rl").OnPolicyRunner

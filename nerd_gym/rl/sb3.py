@@ -10,10 +10,11 @@ from typing import Any
 import torch
 from gymnasium.vector import VectorEnv
 
-from ..optional import require
-from ..policies import ACTIVATIONS, Policy
-from ..wrappers import Sb3VecEnv
-from ..wrappers.base import torch_env
+from nerd_gym.policies.policy import ACTIVATIONS, Policy
+from nerd_gym.utils.optional import require
+from nerd_gym.wrappers import Sb3VecEnv
+from nerd_gym.wrappers.base import torch_env
+
 from .trainer import Trainer
 
 PPO = require("stable_baselines3", extra="sb3").PPO

@@ -9,9 +9,10 @@ from typing import Any
 
 from gymnasium.vector import VectorEnv
 
-from ..optional import require
-from ..policies import Policy
-from ..wrappers import FinalObservations, SkrlEnv
+from nerd_gym.policies.policy import Policy
+from nerd_gym.utils.optional import require
+from nerd_gym.wrappers import FinalObservations, SkrlEnv
+
 from .trainer import Trainer
 
 PPO = require("skrl.agents.torch.ppo", extra="skrl").PPO

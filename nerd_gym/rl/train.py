@@ -28,10 +28,11 @@ from gymnasium.vector import VectorEnv
 from gymnasium.wrappers.vector import TransformReward
 from tqdm import tqdm
 
-from ..conversions import environment_facts
-from ..files import whole
-from ..policies import Policy
-from ..progress import progress
+from nerd_gym.policies.facts import environment_facts
+from nerd_gym.policies.policy import Policy
+from nerd_gym.utils.files import whole
+from nerd_gym.utils.progress import progress
+
 from .configs import Config, Run
 from .monitor import Monitor
 from .trainer import LIBRARIES, Trainer, trainer_class

@@ -10,7 +10,7 @@ from typing import Any
 
 from gymnasium.vector import VectorEnv
 
-from ..policies import Policy
+from nerd_gym.policies.policy import Policy
 
 # Name on the command line: module of this package, class, distribution.
 LIBRARIES = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -57,3 +58,43 @@ class ContactFinder:
     def __call__(self, q: Tensor, ground_point: Tensor, ground_normal: Tensor, poses: Tensor | None = None) -> Contacts:
         """q [N, nq], plane by point and normal [N, 3] each; poses of q if they are known."""
         return Contacts(self, q, ground_point, ground_normal, poses)
+
+
+def distinct_candidates(robot: RobotModel) -> np.ndarray:
+    """Indices of candidates, without those that always coincide with another as large or larger.
+
+    A limb's end at a joint belongs to two links and is listed for both; a network needs to see it once.
+    """
+    count = len(robot.candidates.body)
+    if not count:
+        return np.zeros(0, int)
+    places = candidate_places(robot, random_joints(robot, 4, seed=0))  # [4, C, 3]
+    order = sorted(range(count), key=lambda c: (-robot.candidates.radius[c], c))
+    kept: list[int] = []
+    for c in order:
+        if all(np.abs(places[:, c] - places[:, k]).max() > 1e-6 for k in kept):
+            kept.append(c)
+    return np.array(sorted(kept))
+
+
+def random_joints(robot: RobotModel, count: int, seed: int) -> np.ndarray:
+    """[count, nq] states with the base where the MJCF has it and the joints anywhere."""
+    q = np.tile(robot.mj_model.qpos0, (count, 1))
+    q[:, robot.joint_q] = np.random.default_rng(seed).uniform(-2.0, 2.0, (count, robot.nj))
+    return q
+
+
+def candidate_places(robot: RobotModel, q: np.ndarray) -> np.ndarray:
+    """World positions [N, C, 3] of all candidates' centres, in double precision."""
+    kinematics = Kinematics(robot, dtype=torch.float64)
+    points = kinematics.fixed_points(robot.candidates.body, robot.candidates.position)
+    return kinematics.points(kinematics.poses(torch.as_tensor(q)), points).numpy()
+
+
+def ground_of_model(robot: RobotModel) -> tuple[np.ndarray, np.ndarray]:
+    """Point and normal of the ground plane as the MJCF has it."""
+    import mujoco
+
+    data = mujoco.MjData(robot.mj_model)
+    mujoco.mj_kinematics(robot.mj_model, data)
+    return data.geom_xpos[robot.ground].copy(), data.geom_xmat[robot.ground].reshape(3, 3)[:, 2].copy()

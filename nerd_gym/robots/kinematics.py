@@ -6,46 +6,12 @@ from three products with constant matrices; then one matrix product per level of
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from .model import FREE, HINGE, RobotModel, rotation_matrix
-
-# Entry k of a rotation matrix is ONE[k] + SIGN_A[k] o[A[k]] + SIGN_B[k] o[B[k]], o = quat (x) quat flattened.
-_A = (10, 6, 7, 6, 5, 11, 7, 11, 5)
-_B = (15, 3, 2, 3, 15, 1, 2, 1, 10)
-_SIGN_A = (-2.0, 2.0, 2.0, 2.0, -2.0, 2.0, 2.0, 2.0, -2.0)
-_SIGN_B = (-2.0, -2.0, 2.0, 2.0, -2.0, -2.0, -2.0, 2.0, -2.0)
-_ONE = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
-
-
-@lru_cache(maxsize=8)
-def _matrix_terms(device: torch.device, dtype: torch.dtype) -> tuple[Tensor, ...]:
-    indices = [torch.tensor(x, device=device) for x in (_A, _B)]
-    return *indices, *(torch.tensor(x, device=device, dtype=dtype) for x in (_SIGN_A, _SIGN_B, _ONE))
-
-
-def quat_to_matrix(quat: Tensor) -> Tensor:
-    """[N, 4] unit quaternions, w first -> [N, 3, 3]. Few operations: it is on every step's path."""
-    a, b, sign_a, sign_b, one = _matrix_terms(quat.device, quat.dtype)
-    products = torch.bmm(quat.unsqueeze(2), quat.unsqueeze(1)).view(-1, 16)
-    entries = torch.addcmul(one, products.index_select(1, a), sign_a)
-    return torch.addcmul(entries, products.index_select(1, b), sign_b).view(-1, 3, 3)
-
-
-def quat_rotate(quat: Tensor, vector: Tensor) -> Tensor:
-    """Turn [..., 3] vectors by [..., 4] quaternions: body axes to world axes."""
-    u = quat[..., 1:]
-    t = 2 * torch.linalg.cross(u, vector)
-    return vector + quat[..., :1] * t + torch.linalg.cross(u, t)
-
-
-def wrap_angle(angle: Tensor) -> Tensor:
-    """To [-pi, pi)."""
-    return torch.remainder(angle + torch.pi, 2 * torch.pi) - torch.pi
+from .rotations import quat_to_matrix
 
 
 class Kinematics:

@@ -98,6 +98,11 @@ class RobotModel:
         """Where the joints stand in qd."""
         return slice(self.nv - self.nj, self.nv)
 
+    @property
+    def packaged(self) -> bool:
+        """Whether the robot's file is one of the package's own."""
+        return self.path.parent == HERE
+
     @cached_property
     def hash(self) -> str:
         """Sixteen hex digits that change when, and only when, the robot's physics changes."""

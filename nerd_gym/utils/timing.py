@@ -8,17 +8,14 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from itertools import cycle
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import gymnasium
 import torch
 
 from .files import whole
 from .progress import progress
-from .registration import PACKAGED
 
 PACKAGES = ("gymnasium", "mujoco", "newton", "warp-lang", "torch", "numpy")
 
@@ -58,23 +55,6 @@ class Subject:
         }
 
 
-def env_subject(env_id: str, backend: str, num_envs: int, threads: int | None = None, **options: Any) -> Subject:
-    """One of our environments under random actions, with autoreset."""
-    options |= {} if threads is None else {"threads": threads}
-    env = gymnasium.make_vec(env_id, num_envs=num_envs, backend=backend, array="torch", **options).unwrapped
-    generator = torch.Generator().manual_seed(0)
-    actions = cycle([2 * torch.rand(env.action_space.shape, generator=generator) - 1 for _ in range(16)])
-    env.reset(seed=0)
-
-    def step() -> None:
-        env.step(next(actions))
-
-    for _ in range(10):
-        step()
-    physics_steps = env.backend.substeps * env.task.frames
-    return Subject({"env": env_id, "engine": f"nerd_gym {backend}"}, step, num_envs, physics_steps, threads)
-
-
 def time_interleaved(subjects: Sequence[Subject], repeats: int, seconds: float) -> list[dict[str, Any]]:
     """Run all subjects turn by turn, each round begun by the next: slow spells of the machine hit them alike."""
     count = len(subjects)
@@ -84,29 +64,6 @@ def time_interleaved(subjects: Sequence[Subject], repeats: int, seconds: float) 
                 subjects[(first + k) % count].run(seconds)
                 bar.update()
     return [subject.row() for subject in subjects]
-
-
-def bench(
-    env_ids: Sequence[str] = tuple(PACKAGED),
-    backends: Sequence[str] = ("warp", "mujoco"),
-    sizes: Sequence[int] = (1, 64, 512, 2048),
-    repeats: int = 3,
-    seconds: float = 1.0,
-    threads: int | None = None,
-) -> list[dict[str, Any]]:
-    """Every environment on every backend at every batch size."""
-    grid = [(i, b, n) for i in env_ids for b in backends for n in sizes]
-    subjects = [env_subject(i, b, n, threads) for i, b, n in progress(grid, unit="env", desc="set up", leave=False)]
-    return time_interleaved(subjects, repeats, seconds)
-
-
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Rows as text."""
-    lines = [f"{'environment':26s}{'engine':32s}{'N':>6s}{'env-steps/s':>14s}{'physics-steps/s':>18s}"]
-    for row in rows:
-        rates = f"{row['env_steps_per_s']:14,.0f}{row['physics_steps_per_s']:18,.0f}"
-        lines.append(f"{row['env']:26s}{row['engine']:32s}{row['num_envs']:6d}{rates}")
-    return "\n".join(lines)
 
 
 def machine() -> dict[str, Any]:

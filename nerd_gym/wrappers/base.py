@@ -8,7 +8,7 @@ from typing import Any
 from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor
 
-from ..envs.vector import NerdVectorEnv
+from nerd_gym.envs.vector import NerdVectorEnv
 
 
 def torch_env(env: VectorEnv) -> NerdVectorEnv:

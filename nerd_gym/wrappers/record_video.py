@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorWrapper
 
-from ..envs.vector import NerdVectorEnv
-from ..video import VideoWriter
+from nerd_gym.envs.vector import NerdVectorEnv
+from nerd_gym.utils.video import VideoWriter
 
 
 class RecordVideo(VectorWrapper):

@@ -14,8 +14,8 @@ import torch
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
-from ..envs.single import NerdEnv
-from ..envs.vector import NerdVectorEnv
+from nerd_gym.envs.single import NerdEnv
+from nerd_gym.envs.vector import NerdVectorEnv
 
 TURN = np.array([[1.0, 0, 0], [0, 0, 1], [0, -1, 0]])  # our world vectors -> theirs
 # (w, x, y, z) -> (x, y, z, w) of the quaternion turned by -90 degrees about x.

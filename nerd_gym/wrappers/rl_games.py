@@ -8,7 +8,8 @@ import gymnasium
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from ..optional import require
+from nerd_gym.utils.optional import require
+
 from .base import StepMeans, mean_names, time_outs, torch_env
 
 IVecEnv = require("rl_games.common.ivecenv", extra="rl-games").IVecEnv

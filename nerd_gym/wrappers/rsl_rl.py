@@ -9,7 +9,8 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from ..optional import require
+from nerd_gym.utils.optional import require
+
 from .base import StepMeans, mean_names, time_outs, torch_env
 
 VecEnv = require("rsl_rl.env", extra="rsl-rl").VecEnv

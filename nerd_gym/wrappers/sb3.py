@@ -9,7 +9,8 @@ import numpy as np
 from gymnasium.vector import VectorEnv, VectorWrapper
 from torch import Tensor
 
-from ..optional import require
+from nerd_gym.utils.optional import require
+
 from .base import time_outs, torch_env
 
 VecEnv = require("stable_baselines3.common.vec_env", extra="sb3").VecEnv

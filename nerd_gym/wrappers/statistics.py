@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from gymnasium.vector import AutoresetMode, VectorWrapper
 
-from ..envs.vector import NerdVectorEnv
+from nerd_gym.envs.vector import NerdVectorEnv
 
 
 class RecordEpisodeStatistics(VectorWrapper):

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from nerd_gym.backends import BACKENDS, Entry, backend_class, make_backend
-
-from ..conftest import ANALYTICAL, LEARNED_ROBOTS, NETWORKS, ROBOTS, backend_at, everyone, random_state, robot
+from tests.conftest import ANALYTICAL, LEARNED_ROBOTS, NETWORKS, ROBOTS, backend_at, everyone, random_state, robot
 
 each_backend = pytest.mark.parametrize("name", ANALYTICAL)
 each_pair = pytest.mark.parametrize(

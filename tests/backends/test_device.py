@@ -5,17 +5,17 @@ import torch
 import warp as wp
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nerd_gym.backends.featherstone import frame_kernel
-from nerd_gym.backends.warp import make_tree, read_links
-from nerd_gym.dynamics.checkpoint import save_model
-from nerd_gym.dynamics.fused import advance_kernel, see_kernel, stand_kernel
-from nerd_gym.dynamics.mlp import MlpModel
-from nerd_gym.dynamics.model import Motion
-from nerd_gym.dynamics.sketch import shape_of, sketch_kernel
-from nerd_gym.dynamics.sketched import SketchedModel
-from nerd_gym.dynamics.trust import fit_trust
-
-from ..conftest import ALL_VARIANTS, ROBOTS, make_vec, robot, true_sketch
+from nerd_gym.dynamics.features.kernels import advance_kernel, see_kernel, stand_kernel
+from nerd_gym.dynamics.models.checkpoint import save_model
+from nerd_gym.dynamics.models.mlp import MlpModel
+from nerd_gym.dynamics.models.residual import SketchedModel
+from nerd_gym.dynamics.models.trust import fit_trust
+from nerd_gym.physics.warp.frame import frame_kernel
+from nerd_gym.physics.warp.frozen_pose import shape_of, sketch_kernel
+from nerd_gym.physics.warp.tree import make_tree
+from nerd_gym.robots.links import read_links
+from nerd_gym.robots.state import Motion
+from tests.conftest import ALL_VARIANTS, ROBOTS, make_vec, robot, true_sketch
 
 SYNCS = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "equal", "is_nonzero", "item")
 HOST_METHODS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__", "__array__")

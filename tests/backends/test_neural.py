@@ -9,19 +9,18 @@ import torch
 from benchmarks.published_policies import play
 from nerd_gym.backends import make_backend
 from nerd_gym.cli import main
-from nerd_gym.dynamics.checkpoint import PRETRAINED
 from nerd_gym.dynamics.evaluate import Film, Rollouts, Scenario
-from nerd_gym.dynamics.model import Motion
-from nerd_gym.dynamics.structured import StructuredModel
+from nerd_gym.dynamics.models.checkpoint import PRETRAINED
+from nerd_gym.dynamics.models.structured import StructuredModel
 from nerd_gym.envs.render import TEACHER_COLOUR
-from nerd_gym.files import load_tensors
-from nerd_gym.policies import Policy
+from nerd_gym.policies.policy import Policy
 from nerd_gym.robots.contacts import ContactFinder
 from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.model import RobotModel
-from nerd_gym.video import VideoWriter
-
-from ..conftest import LEARNED_ROBOTS, REFERENCE, everyone, make_vec, robot
+from nerd_gym.robots.state import Motion
+from nerd_gym.utils.files import load_tensors
+from nerd_gym.utils.video import VideoWriter
+from tests.conftest import LEARNED_ROBOTS, REFERENCE, everyone, make_vec, robot
 
 
 @pytest.mark.parametrize("control", ["position", "torque"])

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from nerd_gym.backends import make_backend
-from nerd_gym.backends.newton_state import from_newton, to_newton
-from nerd_gym.backends.warp import WarpBackend, read_links
+from nerd_gym.backends.warp import WarpBackend
+from nerd_gym.physics.warp.newton_state import from_newton, to_newton
 from nerd_gym.registration import PACKAGED
+from nerd_gym.robots.links import read_links
 from nerd_gym.robots.model import RobotModel
-
-from ..conftest import ANALYTICAL, GRID, ROBOTS, backend_at, everyone, make_vec, random_state, robot
+from tests.conftest import ANALYTICAL, GRID, ROBOTS, backend_at, everyone, make_vec, random_state, robot
 
 FORCE = {"cartpole": 20.0, "pendulum_contact": 30.0, "ant": 1.0, "anymal": 0.1, "franka": 0.5}
 FAR = 500.0

@@ -5,9 +5,8 @@ import pytest
 
 from benchmarks.published_policies import POLICIES, play
 from benchmarks.recorded_states import KINDS, SETS, replay
-from nerd_gym.policies import Policy
-
-from ..conftest import REFERENCE, backend_at, robot
+from nerd_gym.policies.policy import Policy
+from tests.conftest import REFERENCE, backend_at, robot
 
 # Bounds on (q median, q 99 %, q max, qd median, qd 99 %, qd max) one frame ahead.
 INF = float("inf")

@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from nerd_gym.agents import load_agent
-from nerd_gym.bootstrap import Estimate, estimate
 from nerd_gym.cli import main
-from nerd_gym.compare import compare, episodes_to_decide, judge_side, read_backends
-from nerd_gym.demo import run_demo
-from nerd_gym.drift import state_error
-from nerd_gym.dynamics.checkpoint import PRETRAINED, load_model, save_model
-from nerd_gym.episodes import displace, episode_env, first_episodes
-from nerd_gym.export import export_onnx
+from nerd_gym.compare.comparison import compare, read_backends
+from nerd_gym.compare.demo import run_demo
+from nerd_gym.compare.episodes import displace, episode_env, first_episodes
+from nerd_gym.compare.metrics import Estimate, estimate
+from nerd_gym.compare.verdict import episodes_to_decide, judge_side
+from nerd_gym.dynamics.models.checkpoint import PRETRAINED, load_model, save_model
+from nerd_gym.policies.agents import load_agent
+from nerd_gym.policies.onnx import export_onnx
 from nerd_gym.registration import PACKAGED
-
-from .conftest import REFERENCE, make_vec, random_state, robot
-from .test_agents import linear_policy
-from .test_policies import recurrent_policy
+from nerd_gym.robots.state import state_error
+from tests.conftest import REFERENCE, make_vec, random_state, robot
+from tests.policies.test_agents import linear_policy
+from tests.policies.test_policy import recurrent_policy
 
 CARTPOLE = "NeRD/Cartpole-v0"
 

@@ -11,13 +11,12 @@ import pytest
 import torch
 
 from nerd_gym.cli import main
-from nerd_gym.demo import POLICIES
-from nerd_gym.dynamics import dataset
-from nerd_gym.dynamics.dataset import BLOCK, Plan, generate, is_visit
-from nerd_gym.dynamics.sampling import KINDS, Sampler, ranges_for
-from nerd_gym.dynamics.visits import REFINING, STARTS, turns
-
-from ..conftest import ROBOTS, backend_at, everyone, make_backend, robot
+from nerd_gym.compare.demo import POLICIES
+from nerd_gym.data import dataset
+from nerd_gym.data.dataset import BLOCK, Plan, generate, is_visit
+from nerd_gym.data.excitation import KINDS, Sampler, ranges_for
+from nerd_gym.data.task_rollouts import REFINING, STARTS, turns
+from tests.conftest import ROBOTS, backend_at, everyone, make_backend, robot
 
 
 def read(path):

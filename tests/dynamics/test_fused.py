@@ -5,16 +5,15 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from nerd_gym.dynamics.mlp import MlpModel
-from nerd_gym.dynamics.model import Motion
-from nerd_gym.dynamics.network_model import NetworkModel
-from nerd_gym.dynamics.sampling import Sampler, ranges_for
-from nerd_gym.dynamics.symmetry import group, transform_joints, transform_state
+from nerd_gym.data.excitation import Sampler, ranges_for
+from nerd_gym.dynamics.models.mlp import MlpModel
+from nerd_gym.dynamics.models.network_model import NetworkModel
 from nerd_gym.robots.model import RobotModel
-
-from ..conftest import ROBOTS, make_backend, robot
-from .test_networks import SMALL, TREE, fitted, ground, states
-from .test_symmetry import moved_ground
+from nerd_gym.robots.state import Motion
+from nerd_gym.robots.symmetry import group, transform_joints, transform_state
+from tests.conftest import ROBOTS, make_backend, robot
+from tests.dynamics.test_networks import SMALL, TREE, fitted, ground, states
+from tests.robots.test_symmetry import moved_ground
 
 TOLERANCE = 1e-5  # of a prediction, relative to the largest change
 INPUTS = 1e-3  # of a normalised input: a rounding error of a distance over its finest scale

@@ -6,12 +6,12 @@ import torch
 
 from nerd_gym.backends import make_backend
 from nerd_gym.backends.warp import WarpBackend
-from nerd_gym.dynamics.checkpoint import save_model
-from nerd_gym.dynamics.identify import Identification, Regressor
-from nerd_gym.dynamics.sampling import Sampler, ranges_for
+from nerd_gym.data.excitation import Sampler, ranges_for
+from nerd_gym.dynamics.identify.fixed_base import Identification
+from nerd_gym.dynamics.models.checkpoint import save_model
+from nerd_gym.physics.torch.regressor import Regressor
 from nerd_gym.robots.model import RobotModel
-
-from ..conftest import everyone, inverse_dynamics, robot, true_parameters
+from tests.conftest import everyone, inverse_dynamics, robot, true_parameters
 
 
 @pytest.mark.parametrize("name", ["cartpole", "pendulum_contact", "franka"])

@@ -5,13 +5,13 @@ import pytest
 import torch
 
 from nerd_gym.backends.warp import WarpBackend
-from nerd_gym.dynamics.identify import Inertias
-from nerd_gym.dynamics.identify_free import FreeRegressor, fit_contact_gains, identify_free
+from nerd_gym.dynamics.identify.free_base import fit_contact_gains, identify_free
+from nerd_gym.dynamics.models.inertias import Inertias
+from nerd_gym.physics.torch.regressor import FreeRegressor
 from nerd_gym.robots.contacts import ContactFinder
 from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.model import RobotModel
-
-from ..conftest import everyone, inverse_dynamics, random_state, robot, true_parameters
+from tests.conftest import everyone, inverse_dynamics, random_state, robot, true_parameters
 
 
 def mass_matrices(model, parameters, n=64):

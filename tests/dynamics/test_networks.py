@@ -7,18 +7,19 @@ import torch
 from torch.nn.functional import normalize
 
 from nerd_gym.backends import make_backend
-from nerd_gym.dynamics.contact_features import ContactMotion, distinct_candidates, masked_features
-from nerd_gym.dynamics.frames import RobotFrames, quat_exp, quat_multiply
-from nerd_gym.dynamics.mlp import MlpModel
-from nerd_gym.dynamics.model import Motion, kind_of
-from nerd_gym.dynamics.network import CausalTransformer, RingCache
-from nerd_gym.dynamics.transformer import TransformerModel
-from nerd_gym.robots.contacts import ContactFinder
-from nerd_gym.robots.kinematics import Kinematics, quat_to_matrix
+from nerd_gym.dynamics.features.contacts import ContactMotion, masked_features
+from nerd_gym.dynamics.features.robot_centric import RobotFrames
+from nerd_gym.dynamics.models.base import kind_of
+from nerd_gym.dynamics.models.mlp import MlpModel
+from nerd_gym.dynamics.models.networks import CausalTransformer, RingCache
+from nerd_gym.dynamics.models.transformer import TransformerModel
+from nerd_gym.robots.contacts import ContactFinder, distinct_candidates
+from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.model import RobotModel
-
-from ..backends.test_device import HOST_METHODS, NoHostRoundTrips
-from ..conftest import ROBOTS, random_state, robot
+from nerd_gym.robots.rotations import quat_exp, quat_multiply, quat_to_matrix
+from nerd_gym.robots.state import Motion
+from tests.backends.test_device import HOST_METHODS, NoHostRoundTrips
+from tests.conftest import ROBOTS, random_state, robot
 
 KINDS = (MlpModel, TransformerModel)
 SMALL = {"mlp": {"width": 64, "depth": 2}, "transformer": {"layers": 2, "heads": 4, "width": 32, "window": 10}}

@@ -13,10 +13,10 @@ import torch
 import warp as wp
 
 from nerd_gym import RobotModel, make_backend
-from nerd_gym.backends.newton_state import to_newton
 from nerd_gym.dynamics import SolverNeRD
-from nerd_gym.dynamics.checkpoint import PRETRAINED, save_model
-from nerd_gym.dynamics.model import kind_of
+from nerd_gym.dynamics.models.base import kind_of
+from nerd_gym.dynamics.models.checkpoint import PRETRAINED, save_model
+from nerd_gym.physics.warp.newton_state import to_newton
 from tests.conftest import ROOT, everyone, random_state, robot
 
 PACKAGED = sorted(path.stem for path in PRETRAINED.glob("*.safetensors"))

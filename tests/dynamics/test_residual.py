@@ -7,19 +7,20 @@ import pytest
 import torch
 
 from nerd_gym.backends import make_backend
-from nerd_gym.dynamics.frames import RobotFrames
-from nerd_gym.dynamics.model import Motion, kind_of
-from nerd_gym.dynamics.network_model import NetworkModel
-from nerd_gym.dynamics.sampling import Sampler, ranges_for
-from nerd_gym.dynamics.sketched import LOOKS, Sketch, SketchedModel
-from nerd_gym.dynamics.symmetry import group, transform_joints, transform_state
-from nerd_gym.dynamics.train import unexplained
+from nerd_gym.data.excitation import Sampler, ranges_for
+from nerd_gym.dynamics.features.robot_centric import RobotFrames
+from nerd_gym.dynamics.models.base import kind_of
+from nerd_gym.dynamics.models.frozen_pose import LOOKS, Sketch
+from nerd_gym.dynamics.models.network_model import NetworkModel
+from nerd_gym.dynamics.models.residual import SketchedModel
+from nerd_gym.dynamics.training.train import unexplained
 from nerd_gym.robots.kinematics import Kinematics
-
-from ..conftest import everyone, robot, true_sketch
-from .test_fused import INPUTS, assert_same, both, situation
-from .test_networks import ground, states
-from .test_symmetry import moved_ground
+from nerd_gym.robots.state import Motion
+from nerd_gym.robots.symmetry import group, transform_joints, transform_state
+from tests.conftest import everyone, robot, true_sketch
+from tests.dynamics.test_fused import INPUTS, assert_same, both, situation
+from tests.dynamics.test_networks import ground, states
+from tests.robots.test_symmetry import moved_ground
 
 LEGGED = ["ant", "anymal"]
 

@@ -5,22 +5,21 @@ import pytest
 import torch
 import warp as wp
 
-from nerd_gym.backends.featherstone import frame_kernel
-from nerd_gym.backends.warp import read_links
-from nerd_gym.dynamics.articulated import Articulated
-from nerd_gym.dynamics.data import Data
-from nerd_gym.dynamics.dataset import Plan, generate
-from nerd_gym.dynamics.laws import ContactLaw, TorqueLaw
-from nerd_gym.dynamics.model import Motion
-from nerd_gym.dynamics.structured import StructuredModel
-from nerd_gym.dynamics.structured_training import draw, inside_limits, train_structured
-from nerd_gym.dynamics.train import Settings
-from nerd_gym.dynamics.trust import Trust, TrustFeatures, fit_trust, rank_correlation
+from nerd_gym.data.dataset import Plan, generate
+from nerd_gym.data.reader import Data
+from nerd_gym.dynamics.models.force_networks import ContactLaw, TorqueLaw
+from nerd_gym.dynamics.models.structured import StructuredModel
+from nerd_gym.dynamics.models.trust import Trust, TrustFeatures, fit_trust, rank_correlation
+from nerd_gym.dynamics.training.structured import draw, inside_limits, train_structured
+from nerd_gym.dynamics.training.train import Settings
+from nerd_gym.physics.torch.engine import Articulated
+from nerd_gym.physics.warp.frame import frame_kernel
 from nerd_gym.robots.contacts import ContactFinder
 from nerd_gym.robots.kinematics import Kinematics
-
-from ..conftest import backend_at, robot
-from .test_identify import true_parameters
+from nerd_gym.robots.links import read_links
+from nerd_gym.robots.state import Motion
+from tests.conftest import backend_at, robot
+from tests.dynamics.test_identify import true_parameters
 
 
 def states(model, n, seed=0):

@@ -14,13 +14,12 @@ import torch
 from torch import nn
 
 from nerd_gym.cli import main
-from nerd_gym.demo import POLICIES
-from nerd_gym.dynamics.checkpoint import load_model
-from nerd_gym.dynamics.dataset import Plan, generate
-from nerd_gym.dynamics.optimise import Loop, Recipe, make_optimiser
-from nerd_gym.files import file_hash
-
-from ..conftest import make_vec, robot
+from nerd_gym.compare.demo import POLICIES
+from nerd_gym.data.dataset import Plan, generate
+from nerd_gym.dynamics.models.checkpoint import load_model
+from nerd_gym.dynamics.training.loop import Loop, Recipe, make_optimiser
+from nerd_gym.utils.files import file_hash
+from tests.conftest import make_vec, robot
 
 SMALL = ["--model", "mlp", "--size", "width=16", "depth=2", "--batch", "64"]
 

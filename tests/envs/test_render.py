@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from nerd_gym.registration import PACKAGED
-
-from ..conftest import make_vec
+from tests.conftest import make_vec
 
 
 @pytest.mark.parametrize("env_id", PACKAGED)

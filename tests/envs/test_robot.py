@@ -8,12 +8,11 @@ import pytest
 import torch
 
 from nerd_gym.cli import main
-from nerd_gym.dynamics.checkpoint import load_model
-from nerd_gym.policies import Policy
+from nerd_gym.dynamics.models.checkpoint import load_model
+from nerd_gym.policies.facts import trained_for
+from nerd_gym.policies.policy import Policy
 from nerd_gym.registration import ENVS, PACKAGED
-from nerd_gym.rl.evaluate import trained_for
-
-from ..conftest import CRITTER, OWN_VARIANTS, ROOT, make_vec, robot
+from tests.conftest import CRITTER, OWN_VARIANTS, ROOT, make_vec, robot
 
 ROBOT = "NeRD/Robot-v0"
 ARM = ROOT / "examples" / "three_link_arm.xml"

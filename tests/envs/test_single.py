@@ -2,7 +2,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from ..conftest import GRID
+from tests.conftest import GRID
 
 
 @pytest.mark.parametrize(("env_id", "backend"), GRID)

@@ -8,8 +8,7 @@ from nerd_gym.backends import make_backend
 from nerd_gym.envs.pendulum_contact import GROUNDS
 from nerd_gym.envs.random import EnvRandom
 from nerd_gym.wrappers.reference_observation import ReferenceLayout
-
-from ..conftest import everyone, make_vec
+from tests.conftest import everyone, make_vec
 
 SETS = {
     "Cartpole": ("NeRD/Cartpole-v0", {}),

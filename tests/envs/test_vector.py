@@ -12,8 +12,7 @@ import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from nerd_gym.registration import PACKAGED
-
-from ..conftest import GRID, NETWORKS, make_vec
+from tests.conftest import GRID, NETWORKS, make_vec
 
 each = pytest.mark.parametrize(("env_id", "backend"), GRID)
 

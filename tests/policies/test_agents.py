@@ -5,14 +5,13 @@ import os
 import pytest
 import torch
 
-from nerd_gym.agents import load_agent
 from nerd_gym.cli import main
-from nerd_gym.conversions import environment_facts
-from nerd_gym.export import export_onnx
-from nerd_gym.policies import Policy, UnsafePolicy
-
-from .conftest import make_vec
-from .test_policies import recurrent_policy
+from nerd_gym.policies.agents import load_agent
+from nerd_gym.policies.facts import environment_facts
+from nerd_gym.policies.onnx import export_onnx
+from nerd_gym.policies.policy import Policy, UnsafePolicy
+from tests.conftest import make_vec
+from tests.policies.test_policy import recurrent_policy
 
 
 def linear_policy(env, facts=None):

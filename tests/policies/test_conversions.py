@@ -10,14 +10,13 @@ from gymnasium import spaces
 from torch import nn
 
 from nerd_gym.cli import main
-from nerd_gym.conversions import environment_facts
-from nerd_gym.export import export_onnx
-from nerd_gym.play import play
-from nerd_gym.policies import ACTIVATIONS, Policy
-
-from .conftest import make_vec
-from .test_policies import recurrent_policy, small_policy
-from .wrappers.libraries import LIBRARIES, rl_games_agent, rsl_rl_runner, skrl_trainer
+from nerd_gym.policies.facts import environment_facts
+from nerd_gym.policies.onnx import export_onnx
+from nerd_gym.policies.play import play
+from nerd_gym.policies.policy import ACTIVATIONS, Policy
+from tests.conftest import make_vec
+from tests.policies.test_policy import recurrent_policy, small_policy
+from tests.support.libraries import LIBRARIES, rl_games_agent, rsl_rl_runner, skrl_trainer
 
 STEPS, ITERATIONS = 16, 3
 

@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from nerd_gym.policies import ACTIVATIONS, Policy, UnsafePolicy, read_rl_games
-
-from .conftest import REFERENCE
+from nerd_gym.policies.policy import ACTIVATIONS, Policy, UnsafePolicy, read_rl_games
+from tests.conftest import REFERENCE
 
 
 def small_policy(activation="elu", clip=5.0):

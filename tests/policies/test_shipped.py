@@ -9,9 +9,9 @@ import gymnasium
 import pytest
 import torch
 
-from nerd_gym.conversions import environment_facts
-from nerd_gym.policies import Policy
-from nerd_gym.rl.evaluate import evaluate, trained_for
+from nerd_gym.policies.facts import environment_facts, trained_for
+from nerd_gym.policies.policy import Policy
+from nerd_gym.rl.evaluate import evaluate
 
 FOLDER = Path(__file__).parent.parent / "policies"
 FILES = sorted(FOLDER.glob("*/*.safetensors"))
@@ -74,7 +74,7 @@ def test_it_moves_well(path):
 @pytest.mark.parametrize("path", [p for p in FIRST if "-warp-" in p.stem], ids=name)
 def test_onnx_gives_the_same_actions_on_visited_observations(path, tmp_path):
     pytest.importorskip("onnxruntime")
-    from nerd_gym.export import OnnxPolicy, export_onnx
+    from nerd_gym.policies.onnx import OnnxPolicy, export_onnx
 
     policy = Policy.load(path)
     export_onnx(policy, tmp_path / "policy.onnx")

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from nerd_gym.cli import main
-from nerd_gym.conversions import environment_facts
-from nerd_gym.policies import Policy
-from nerd_gym.rl.evaluate import evaluate, trained_for
+from nerd_gym.policies.facts import environment_facts, trained_for
+from nerd_gym.policies.policy import Policy
+from nerd_gym.rl.evaluate import evaluate
 
 
 @pytest.fixture

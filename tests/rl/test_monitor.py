@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from nerd_gym.rl.monitor import Monitor
-
-from ..backends.test_device import HOST_METHODS, NoHostRoundTrips
-from ..conftest import make_vec
+from tests.backends.test_device import HOST_METHODS, NoHostRoundTrips
+from tests.conftest import make_vec
 
 
 def actions(env, steps, seed=0):

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from nerd_gym.cli import main
-from nerd_gym.dynamics.checkpoint import load_model, packaged_model, save_model
-from nerd_gym.policies import Policy
+from nerd_gym.dynamics.models.checkpoint import load_model, packaged_model, save_model
+from nerd_gym.policies.policy import Policy
 from nerd_gym.rl import train as run
 from nerd_gym.rl.configs import load_config
 from nerd_gym.rl.trainer import LIBRARIES, trainer_class

@@ -3,10 +3,10 @@ import numpy as np
 import pytest
 import torch
 
-from nerd_gym.robots.kinematics import Kinematics, quat_rotate, quat_to_matrix
+from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.model import RobotModel
-
-from ..conftest import ROBOTS, random_state, robot
+from nerd_gym.robots.rotations import quat_rotate, quat_to_matrix
+from tests.conftest import ROBOTS, random_state, robot
 
 TREE = """
 <mujoco><compiler angle="radian"/><worldbody>

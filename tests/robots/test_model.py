@@ -3,8 +3,7 @@ import numpy as np
 import pytest
 
 from nerd_gym.robots.model import RobotModel, UnsupportedRobot
-
-from ..conftest import ROBOTS, robot
+from tests.conftest import ROBOTS, robot
 
 # Total mass in kg, hinges and slides, contact candidates: the published robots.
 FACTS = {

@@ -5,21 +5,12 @@ import pytest
 import torch
 
 from nerd_gym.backends import make_backend
-from nerd_gym.dynamics import symmetry
-from nerd_gym.dynamics.mlp import MlpModel
-from nerd_gym.dynamics.model import Motion
-from nerd_gym.dynamics.symmetry import (
-    GENERATORS,
-    WORLDS,
-    group,
-    match_joints,
-    transform_joints,
-    transform_state,
-    verify,
-)
-
-from ..conftest import CRITTER, backend_at, robot
-from .test_networks import fitted, ground, states
+from nerd_gym.dynamics.models.mlp import MlpModel
+from nerd_gym.robots import symmetry
+from nerd_gym.robots.state import Motion
+from nerd_gym.robots.symmetry import GENERATORS, WORLDS, group, match_joints, transform_joints, transform_state, verify
+from tests.conftest import CRITTER, backend_at, robot
+from tests.dynamics.test_networks import fitted, ground, states
 
 SIZES = {"cartpole": 2, "pendulum_contact": 4, "ant": 8, "anymal": 1, "franka": 1, "critter": 4}
 SYMMETRIC = [name for name in SIZES if SIZES[name] > 1]

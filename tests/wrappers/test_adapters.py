@@ -11,9 +11,8 @@ from gymnasium.vector import VectorWrapper
 
 from nerd_gym import wrappers
 from nerd_gym.wrappers.base import time_outs, torch_env
-
-from ..conftest import everyone, make_vec
-from .libraries import GAMMA, LAMBDA, LIBRARIES, rl_games_runner, skrl_returns
+from tests.conftest import everyone, make_vec
+from tests.support.libraries import GAMMA, LAMBDA, LIBRARIES, rl_games_runner, skrl_returns
 
 each_library = pytest.mark.parametrize("library", LIBRARIES)
 

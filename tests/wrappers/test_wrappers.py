@@ -3,14 +3,8 @@ import numpy as np
 import pytest
 import torch
 
-from nerd_gym.wrappers import (
-    RecordEpisodeStatistics,
-    RecordVideo,
-    ReferenceObservation,
-    SingleReferenceObservation,
-)
-
-from ..conftest import make_vec
+from nerd_gym.wrappers import RecordEpisodeStatistics, RecordVideo, ReferenceObservation, SingleReferenceObservation
+from tests.conftest import make_vec
 
 
 @pytest.mark.parametrize("array", ["numpy", "torch"])

@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..robots.contacts import Contacts
-from ..robots.kinematics import Kinematics
-from ..robots.model import HINGE, RobotModel
-from .frames import Frame, RobotFrames
+from nerd_gym.robots.contacts import Contacts, distinct_candidates
+from nerd_gym.robots.kinematics import Kinematics
+from nerd_gym.robots.model import HINGE, RobotModel
+
+from .robot_centric import Frame, RobotFrames
 
 # A candidate farther away than this is hidden: four radii of its sphere, but at least 0.12 m (the paper's choice).
 SEEN_RADII = 4.0
@@ -118,37 +119,6 @@ def _cross(a: Tensor, b: Tensor) -> Tensor:
     """[N, 3, K] each; much faster than torch's along an inner axis."""
     (a0, a1, a2), (b0, b1, b2) = a.unbind(1), b.unbind(1)
     return torch.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], 1)
-
-
-def distinct_candidates(robot: RobotModel) -> np.ndarray:
-    """Indices of candidates, without those that always coincide with another as large or larger.
-
-    A limb's end at a joint belongs to two links and is listed for both; a network needs to see it once.
-    """
-    count = len(robot.candidates.body)
-    if not count:
-        return np.zeros(0, int)
-    places = candidate_places(robot, random_joints(robot, 4, seed=0))  # [4, C, 3]
-    order = sorted(range(count), key=lambda c: (-robot.candidates.radius[c], c))
-    kept: list[int] = []
-    for c in order:
-        if all(np.abs(places[:, c] - places[:, k]).max() > 1e-6 for k in kept):
-            kept.append(c)
-    return np.array(sorted(kept))
-
-
-def random_joints(robot: RobotModel, count: int, seed: int) -> np.ndarray:
-    """[count, nq] states with the base where the MJCF has it and the joints anywhere."""
-    q = np.tile(robot.mj_model.qpos0, (count, 1))
-    q[:, robot.joint_q] = np.random.default_rng(seed).uniform(-2.0, 2.0, (count, robot.nj))
-    return q
-
-
-def candidate_places(robot: RobotModel, q: np.ndarray) -> np.ndarray:
-    """World positions [N, C, 3] of all candidates' centres, in double precision."""
-    kinematics = Kinematics(robot, dtype=torch.float64)
-    points = kinematics.fixed_points(robot.candidates.body, robot.candidates.position)
-    return kinematics.points(kinematics.poses(torch.as_tensor(q)), points).numpy()
 
 
 def _frame_of_joint(kinematics: Kinematics, joint: int) -> int:

@@ -9,11 +9,13 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from ..backends.warp import filled
-from ..robots.kinematics import Kinematics
-from ..robots.model import HINGE, RobotModel
-from .network_model import NetworkModel, Normaliser
-from .symmetry import Canonical
+from nerd_gym.dynamics.models.network_model import NetworkModel
+from nerd_gym.physics.warp.launch import filled
+from nerd_gym.robots.kinematics import Kinematics
+from nerd_gym.robots.model import HINGE, RobotModel
+
+from .canonical import Canonical
+from .normaliser import Normaliser
 
 
 class Sizes(NamedTuple):

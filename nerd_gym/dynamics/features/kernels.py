@@ -11,9 +11,9 @@ from functools import lru_cache
 
 import warp as wp
 
-from .contact_features import COARSE, DEEPEST, DEEPEST_SOON, FINE
-from .fused_tables import Body, Scale, Sizes, Views
-from .network_model import BUSY, INPUT_LIMIT, STILL, TOUCHING
+from .contacts import COARSE, DEEPEST, DEEPEST_SOON, FINE
+from .kernel_tables import Body, Scale, Sizes, Views
+from .normaliser import BUSY, INPUT_LIMIT, STILL, TOUCHING
 
 NEAR, TOUCH = wp.constant(COARSE), wp.constant(FINE)
 DEEP, DEEP_SOON = wp.constant(DEEPEST), wp.constant(DEEPEST_SOON)

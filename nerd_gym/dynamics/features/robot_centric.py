@@ -7,16 +7,16 @@ the order of qd: linear and angular velocity of the base in the frame's axes (fr
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..robots.kinematics import Kinematics, quat_to_matrix, wrap_angle
-from ..robots.model import HINGE
-from .model import Motion
+from nerd_gym.robots.kinematics import Kinematics
+from nerd_gym.robots.model import HINGE
+from nerd_gym.robots.rotations import quat_conjugate, quat_exp, quat_log, quat_multiply, quat_to_matrix, wrap_angle
+from nerd_gym.robots.state import Motion
 
 
 class Frame(NamedTuple):
@@ -96,30 +96,3 @@ class RobotFrames:
         angular = ((now.qd[:, 3:6] + change[:, 3:6])[:, None] @ quat_to_matrix(turn))[:, 0]
         q = torch.cat([now.q[:, :3] + world[..., 0], quat, now.q[:, 7:] + step[:, 6:]], 1)
         return Motion(q, torch.cat([now.qd[:, :3] + world[..., 1], angular, now.qd[:, 6:] + change[:, 6:]], 1))
-
-
-def quat_conjugate(quat: Tensor) -> Tensor:
-    """[N, 4] -> [N, 4]."""
-    return torch.cat([quat[:, :1], -quat[:, 1:]], 1)
-
-
-def quat_multiply(a: Tensor, b: Tensor) -> Tensor:
-    """[N, 4] each, w first."""
-    w = a[:, :1] * b[:, :1] - (a[:, 1:] * b[:, 1:]).sum(1, keepdim=True)
-    v = a[:, :1] * b[:, 1:] + b[:, :1] * a[:, 1:] + torch.linalg.cross(a[:, 1:], b[:, 1:])
-    return torch.cat([w, v], 1)
-
-
-def quat_exp(turn: Tensor) -> Tensor:
-    """[N, 3] rotation vectors -> [N, 4]."""
-    angle = torch.linalg.vector_norm(turn, dim=1, keepdim=True)
-    # torch.sinc(x) is sin(pi x) / (pi x) and right at zero.
-    return torch.cat([torch.cos(angle / 2), 0.5 * torch.sinc(angle / (2 * math.pi)) * turn], 1)
-
-
-def quat_log(quat: Tensor) -> Tensor:
-    """[N, 4] unit quaternions -> [N, 3] the shorter rotation vectors."""
-    quat = torch.where(quat[:, :1] < 0, -quat, quat)
-    sine = torch.linalg.vector_norm(quat[:, 1:], dim=1, keepdim=True)
-    angle = 2 * torch.atan2(sine, quat[:, :1])
-    return quat[:, 1:] * torch.where(sine > 1e-7, angle / sine.clamp_min(1e-7), 2.0)

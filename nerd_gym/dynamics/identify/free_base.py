@@ -14,18 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..backends.warp import read_links
-from ..robots.kinematics import quat_to_matrix
-from ..robots.model import RobotModel
-from .articulated import limit_force, skew
-from .data import Frames
-from .frames import quat_conjugate, quat_exp, quat_log, quat_multiply
-from .identify import CALM, PER_LINK, PRIOR_INERTIA, PRIOR_MASS, Inertias, solve_rank, wrench_columns
+from nerd_gym.data.reader import Frames
+from nerd_gym.dynamics.models.inertias import Inertias
+from nerd_gym.physics.torch.engine import limit_force
+from nerd_gym.physics.torch.regressor import PER_LINK, FreeRegressor
+from nerd_gym.robots.model import RobotModel
+from nerd_gym.robots.rotations import quat_conjugate, quat_exp, quat_log, quat_multiply
+
+from .fixed_base import CALM, PRIOR_INERTIA, PRIOR_MASS, solve_rank
 
 MOST_FRAMES = 1000  # that Gauss-Newton goes through
 EXACT = 1e-4  # of a frame's change of velocity: no need to explain more
@@ -36,101 +36,6 @@ TRIED = 3  # of the starts
 STEP = 0.02  # of a gain's logarithm, for slopes
 Gains = tuple[float, float, float, float]  # ke, kd, kf, mu
 Advance = Callable[[Gains, Frames], Tensor]  # -> next qd [B, nv]
-
-
-class LinkMotion(NamedTuple):
-    """Links of B robots, each in its own axes at its own origin."""
-
-    spin: Tensor  # [B, L, 3]
-    alpha: Tensor  # [B, L, 3] angular acceleration
-    acceleration: Tensor  # [B, L, 3] of the origin, against free fall
-    turning: Tensor  # [B, L, 3, nv]: spin = turning qd
-    moving: Tensor  # [B, L, 3, nv]: velocity = moving qd
-
-
-class FreeRegressor:
-    """force = Y(q, qd, qdd) p for a free base, from kinematics alone; float64."""
-
-    def __init__(self, robot: RobotModel):
-        if not robot.free_base:
-            raise ValueError(f"{robot.name} has a fixed base; see Regressor for it")
-        links = read_links(robot)
-        self.robot, self.count = robot, len(links["parent"])
-        self.size = PER_LINK * self.count + 2 * robot.nj
-        self._parent, self._slide = links["parent"].tolist(), links["slide"].tolist()
-        self._offset, self._turn, self._axis = (torch.as_tensor(links[k]) for k in ("offset", "turn", "axis"))
-        self._zero = torch.as_tensor(robot.mj_model.qpos0[robot.joint_q])
-        self._gravity = torch.as_tensor(robot.mj_model.opt.gravity.copy())
-
-    def motion(self, q: Tensor, qd: Tensor, qdd: Tensor) -> LinkMotion:
-        """Root to leaves, in world axes about the base's origin; then into each link's own."""
-        b, cross, eye = len(q), torch.linalg.cross, torch.eye(3, dtype=q.dtype)
-        root = quat_to_matrix(q[:, 3:7])
-        turning, moving = (q.new_zeros(b, self.count, 3, self.robot.nv) for _ in range(2))
-        turning[:, :, :, 3:6], moving[:, :, :, :3] = root[:, None], eye
-        turns = [root]
-        spins, alphas = ([(root @ x[:, 3:6, None])[..., 0]] for x in (qd, qdd))
-        falls = [qdd[:, :3] - self._gravity]
-        for l in range(1, self.count):
-            p, dof = self._parent[l], l + 5
-            up, w = turns[p], spins[p]
-            turn = up @ self._turn[l]
-            axis = turn @ self._axis[l]
-            arm = up @ self._offset[l]
-            angle, rate, push = (q[:, l + 6] - self._zero[l - 1])[:, None], qd[:, dof, None], qdd[:, dof, None]
-            turning[:, l, :, 6:], moving[:, l, :, 6:] = turning[:, p, :, 6:], moving[:, p, :, 6:]
-            if self._slide[l]:
-                arm = arm + angle * axis
-                extra, spin, alpha = push * axis + 2 * rate * cross(w, axis), w, alphas[p]
-                moving[:, l, :, dof] = axis
-            else:
-                K = skew(self._axis[l])
-                turn = turn @ (eye + torch.sin(angle)[..., None] * K + (1 - torch.cos(angle))[..., None] * (K @ K))
-                extra, spin, alpha = 0.0, w + rate * axis, alphas[p] + push * axis + rate * cross(w, axis)
-                turning[:, l, :, dof] = axis
-            moving[:, l, :, 6:] += skew(-arm) @ turning[:, p, :, 6:]
-            moving[:, l, :, 3:6] = moving[:, p, :, 3:6] + skew(-arm) @ root
-            falls.append(falls[p] + cross(alphas[p], arm) + cross(w, cross(w, arm)) + extra)
-            for store, value in ((turns, turn), (spins, spin), (alphas, alpha)):
-                store.append(value)
-        back = torch.stack(turns, 1).mT
-        spin, alpha, fall = ((back @ torch.stack(x, 1)[..., None])[..., 0] for x in (spins, alphas, falls))
-        return LinkMotion(spin, alpha, fall, back @ turning, back @ moving)
-
-    def forces(self, motion: LinkMotion, qd: Tensor, qdd: Tensor) -> Tensor:
-        """Y [B, nv, P] at a motion."""
-        still = torch.zeros_like(motion.spin)  # the acceleration is that of a point, not a spatial one
-        moment, force = wrench_columns(motion.spin, still, motion.alpha, motion.acceleration)
-        y = motion.turning.mT @ moment + motion.moving.mT @ force  # [B, L, nv, 10]
-        joint = slice(6, self.robot.nv)
-        own = qdd.new_zeros(*qdd.shape, 2 * self.robot.nj)
-        own[:, joint] = torch.cat([torch.diag_embed(x[:, joint]) for x in (qdd, qd)], -1)
-        return torch.cat([y.transpose(1, 2).flatten(2), own], -1)
-
-    def __call__(self, q: Tensor, qd: Tensor, qdd: Tensor) -> Tensor:
-        """Y [B, nv, P]."""
-        return self.forces(self.motion(q, qd, qdd), qd, qdd)
-
-    def mass(self, motion: LinkMotion, parameters: Tensor) -> Tensor:
-        """Mass matrix [B, nv, nv]."""
-        m, h, inertia = self.bodies(parameters)
-        turning, moving = motion.turning, motion.moving
-        cross = turning.mT @ (skew(h) @ moving)
-        H = (turning.mT @ (inertia @ turning) + cross + cross.mT + m[:, None, None] * (moving.mT @ moving)).sum(1)
-        joint = torch.arange(6, self.robot.nv)
-        H[:, joint, joint] += parameters[PER_LINK * self.count :][: self.robot.nj]
-        return H
-
-    def bodies(self, parameters: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mass [L], mass times com [L, 3] and inertia about the origin [L, 3, 3]."""
-        m, h, six = parameters[: PER_LINK * self.count].view(self.count, PER_LINK).split((1, 3, 6), -1)
-        return m[:, 0], h, six[:, [0, 3, 4, 3, 1, 5, 4, 5, 2]].view(-1, 3, 3)
-
-    def prior(self) -> Tensor:
-        """Plain bodies [P]."""
-        each = torch.zeros(self.count, PER_LINK, dtype=torch.float64)
-        each[:, 0], each[:, 4:7] = PRIOR_MASS, PRIOR_INERTIA
-        return torch.cat([each.flatten(), each.new_zeros(2 * self.robot.nj)])
 
 
 class FreeIdentification:

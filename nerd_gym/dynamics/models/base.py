@@ -9,29 +9,24 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from ..robots.contacts import Contacts
-from ..robots.model import RobotModel
+from nerd_gym.robots.contacts import Contacts
+from nerd_gym.robots.model import RobotModel
+from nerd_gym.robots.state import Motion
+
 from .checkpoint import load_model
 
 # kind -> (module, class), imported when a model of the kind is asked for.
 KINDS = {
     "structured": ("structured", "StructuredModel"),
-    "sketched": ("sketched", "SketchedModel"),
+    "sketched": ("residual", "SketchedModel"),
     "mlp": ("mlp", "MlpModel"),
     "transformer": ("transformer", "TransformerModel"),
 }
-
-
-class Motion(NamedTuple):
-    """A batch of states."""
-
-    q: Tensor  # [N, nq]
-    qd: Tensor  # [N, nv]
 
 
 class History(ABC):
@@ -56,6 +51,7 @@ class DynamicsModel(ABC):
     kind: ClassVar[str]
     substeps = 1  # evaluations in a frame
     frames = 1  # of a window that it learns from
+    rows_exact = True  # whether a row's bits are the same in a batch of any size
 
     def __init__(
         self,

@@ -7,10 +7,11 @@ from typing import Any
 
 from torch import Tensor
 
-from ..files import load_tensors, save_tensors
-from ..robots.model import RobotModel
+from nerd_gym.robots.model import RobotModel
+from nerd_gym.utils.files import load_tensors, save_tensors
 
-PRETRAINED = Path(__file__).parent / "pretrained"
+PRETRAINED = Path(__file__).parent.parent / "pretrained"
+DEFAULT_TEACHER = "warp"  # of the packaged model that is taken if none is named
 
 
 def save_model(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
@@ -34,9 +35,9 @@ def load_model(path: str | Path, robot: RobotModel) -> tuple[dict[str, Tensor], 
     return tensors, facts
 
 
-def has_packaged_model(robot_name: str | None, teacher: str, reference: bool = False) -> bool:
+def has_packaged_model(robot: RobotModel, teacher: str, reference: bool = False) -> bool:
     """Whether a model of a robot comes with the package."""
-    return robot_name is not None and _packaged(robot_name, teacher, reference).exists()
+    return robot.packaged and _packaged(robot.name, teacher, reference).exists()
 
 
 def _packaged(robot_name: str, teacher: str, reference: bool) -> Path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..robots.model import SLIDE, RobotModel
+from nerd_gym.robots.model import SLIDE, RobotModel
 
 
 class ContactLaw(nn.Module):

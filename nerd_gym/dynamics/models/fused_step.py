@@ -6,11 +6,21 @@ import torch
 import warp as wp
 from torch import Tensor, nn
 
-from ..backends.warp import Slices, init_warp
-from ..robots.contacts import Contacts
-from .fused import advance_kernel, see_kernel, stand_kernel
-from .fused_tables import Shown, Sizes, make_body, make_functional, make_scale, make_views, sizes_of
-from .model import Motion
+from nerd_gym.dynamics.features.kernel_tables import (
+    Shown,
+    Sizes,
+    make_body,
+    make_functional,
+    make_scale,
+    make_views,
+    sizes_of,
+)
+from nerd_gym.dynamics.features.kernels import advance_kernel, see_kernel, stand_kernel
+from nerd_gym.physics.warp.launch import Slices
+from nerd_gym.robots.contacts import Contacts
+from nerd_gym.robots.state import Motion
+from nerd_gym.utils.warp import init_warp
+
 from .network_model import NetworkModel
 
 

@@ -14,17 +14,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..robots.contacts import Contacts
-from ..robots.kinematics import quat_to_matrix
-from ..robots.model import SLIDE, RobotModel
-from .contact_features import ContactMotion, PointMotion, invariant_features, near_features
-from .frames import Frame
+from nerd_gym.dynamics.features.canonical import Canonical, View
+from nerd_gym.dynamics.features.contacts import ContactMotion, PointMotion, invariant_features, near_features
+from nerd_gym.dynamics.features.kernel_tables import Shown
+from nerd_gym.dynamics.features.normaliser import BUSY, STILL, TOUCHING
+from nerd_gym.dynamics.features.robot_centric import Frame
+from nerd_gym.robots.contacts import Contacts
+from nerd_gym.robots.model import SLIDE, RobotModel
+from nerd_gym.robots.rotations import quat_to_matrix
+from nerd_gym.robots.state import Motion
+
+from .base import History
 from .fused_step import FusedStep
-from .fused_tables import Shown
-from .model import History, Motion
-from .network import Mlp
-from .network_model import BUSY, STILL, TOUCHING, NetworkModel
-from .symmetry import Canonical, View
+from .network_model import NetworkModel
+from .networks import Mlp
 
 RESIDUAL_WEIGHT = 0.3  # of the position's residual beside the change of velocity
 BASE_WEIGHT = 2.0  # of a free base's linear velocity, which is the hardest to learn and what most rewards are about

@@ -9,71 +9,19 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import warp as wp
 from torch import Tensor
 
-from ..backends.warp import WIDEST, Slices, init_warp, make_physics, make_tree
-from ..robots.contacts import Contacts
-from ..robots.kinematics import quat_to_matrix
-from ..robots.model import RobotModel
-from .contact_features import PointMotion, soon_features
-from .frames import Frame
-from .identify import Inertias
+from nerd_gym.dynamics.features.canonical import View
+from nerd_gym.dynamics.features.contacts import PointMotion, soon_features
+from nerd_gym.dynamics.features.normaliser import BUSY, STILL
+from nerd_gym.dynamics.features.robot_centric import Frame
+from nerd_gym.robots.contacts import Contacts
+from nerd_gym.robots.model import RobotModel
+from nerd_gym.robots.rotations import quat_to_matrix
+from nerd_gym.robots.state import Motion
+
+from .frozen_pose import LOOKS, Sketch
 from .mlp import MlpModel
-from .model import Motion
-from .network_model import BUSY, STILL
-from .sketch import make_ways, shape_of, sketch_kernel
-from .symmetry import View
-
-LOOKS = 2  # at the pose, in a frame; the substeps between them are at a frozen one
-
-
-class Sketch:
-    """The sketch of a robot: parameters [P] as identify.py has them, gains [4] of its contacts (ke, kd, kf, mu).
-
-    ``looks`` is how often a frame is looked at, ``width`` how many robots a thread sketches (default: the device's).
-    """
-
-    def __init__(
-        self,
-        robot: RobotModel,
-        parameters: Tensor,
-        gains: Tensor,
-        device: torch.device | str = "cpu",
-        threads: int | None = None,
-        looks: int = LOOKS,
-        width: int | None = None,
-    ):
-        init_warp()
-        self.robot, self.device, self.threads = robot, torch.device(device), threads
-        on = wp.device_from_torch(self.device)
-        tree = make_tree(Inertias(robot, parameters.double().cpu()).links(), robot, on)
-        shape = shape_of(tree)
-        self._physics = make_physics(robot, robot.substeps)
-        self._width = width or (WIDEST if self.device.type == "cpu" else 1)
-        self._kernel = sketch_kernel(shape, self._width)
-        self._constants = [tree, self._physics, make_ways(shape, on), looks]
-        self.set_gains(*map(float, gains))
-
-    def set_gains(self, ke: float, kd: float, kf: float, mu: float) -> None:
-        """Of contacts, for launches to come."""
-        self._physics.ke, self._physics.kd, self._physics.kf, self._physics.mu = ke, kd, kf, mu
-
-    def record(self, slices: Slices, state: list[wp.array], out: list[wp.array]) -> list[wp.Launch]:
-        """Launches over arrays that stay: q, qd, force, ground point and normal; what :meth:`__call__` gives."""
-        return slices.record(self._kernel, [*state, *self._constants, *out], self._width)
-
-    def __call__(self, now: Motion, force: Tensor, ground: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Step and change of velocity [N, nv] of a frame, in the base's axes at its start; distances ahead [N, C]."""
-        with torch.inference_mode(False):
-            given = [x.detach().clone(memory_format=torch.contiguous_format) for x in (*now, force, *ground)]
-            sizes = self.robot.nv, self.robot.nv, len(self.robot.candidates.radius)
-            out = [given[0].new_zeros(len(force), size) for size in sizes]
-            slices = Slices(len(force), self.device, self.threads)
-            state = [*map(wp.from_torch, given[:3]), *(wp.from_torch(x, dtype=wp.vec3) for x in given[3:])]
-            slices.run(self.record(slices, state, [*map(wp.from_torch, out)]))
-            slices.close()
-        return tuple(out)
 
 
 class SketchedModel(MlpModel):

@@ -13,14 +13,18 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from ..backends.featherstone import Networks, frame_kernel
-from ..backends.warp import Launcher, init_warp, make_physics, make_tree
-from ..files import under
-from ..robots.contacts import Contacts
-from ..robots.model import RobotModel
-from .identify import Inertias
-from .laws import ContactLaw, TorqueLaw
-from .model import DynamicsModel, History, Motion
+from nerd_gym.physics.warp.frame import frame_kernel
+from nerd_gym.physics.warp.launch import Launcher
+from nerd_gym.physics.warp.tree import Networks, make_physics, make_tree
+from nerd_gym.robots.contacts import Contacts
+from nerd_gym.robots.model import RobotModel
+from nerd_gym.robots.state import Motion
+from nerd_gym.utils.files import under
+from nerd_gym.utils.warp import init_warp
+
+from .base import DynamicsModel, History
+from .force_networks import ContactLaw, TorqueLaw
+from .inertias import Inertias
 
 
 class StructuredModel(DynamicsModel):

@@ -7,11 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..robots.contacts import Contacts
-from .contact_features import masked_features
-from .model import History, Motion
-from .network import CausalTransformer, RingCache
+from nerd_gym.dynamics.features.contacts import masked_features
+from nerd_gym.robots.contacts import Contacts
+from nerd_gym.robots.state import Motion
+
+from .base import History
 from .network_model import NetworkModel
+from .networks import CausalTransformer, RingCache
 
 
 class TransformerHistory(History):

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..files import under
-from ..robots.contacts import Contacts
-from ..robots.model import HINGE, RobotModel
+from nerd_gym.robots.contacts import Contacts
+from nerd_gym.robots.model import HINGE, RobotModel
+from nerd_gym.utils.files import under
 
 WIDTH = 32
 BEYOND = 0.5  # of the box, where trust ends
@@ -93,7 +93,7 @@ class Trust:
 
     def healthy_range(self) -> tuple[Tensor | float, Tensor | float]:
         """Limits of |q| [nq] and |qd| [nv] beyond which a row is given up: a multiple of the training range."""
-        from ..backends.base import Q_LIMIT, QD_LIMIT
+        from nerd_gym.robots.state import Q_LIMIT, QD_LIMIT
 
         if not self.known:
             return Q_LIMIT, QD_LIMIT

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
-from ..files import whole
-from ..optional import require
-from ..progress import progress
+from nerd_gym.utils.files import whole
+from nerd_gym.utils.optional import require
+from nerd_gym.utils.progress import progress
 
 OPTIMISERS = ("soap", "adamw")
 Batch = Any

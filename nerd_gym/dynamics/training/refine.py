@@ -12,11 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..files import file_hash
-from ..robots.model import RobotModel
-from .checkpoint import load_model
-from .data import read_facts
-from .dataset import Plan, generate
+from nerd_gym.data.dataset import Plan, generate
+from nerd_gym.data.reader import read_facts
+from nerd_gym.dynamics.models.checkpoint import load_model
+from nerd_gym.robots.model import RobotModel
+from nerd_gym.utils.files import file_hash
+
 from .train import Settings, train
 
 

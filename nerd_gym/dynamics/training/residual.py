@@ -7,15 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..progress import progress
-from ..robots.kinematics import Kinematics
-from .data import Data, Frames, nearness
-from .frames import RobotFrames
-from .identify import Inertias
-from .identify_free import Gains, fit_contact_gains, identify_free
-from .model import Motion
-from .sketched import Sketch
-from .structured_training import CLEAR, TOUCHING, draw, inside_limits
+from nerd_gym.data.reader import Data, Frames, nearness
+from nerd_gym.dynamics.features.robot_centric import RobotFrames
+from nerd_gym.dynamics.identify.free_base import Gains, fit_contact_gains, identify_free
+from nerd_gym.dynamics.models.frozen_pose import Sketch
+from nerd_gym.dynamics.models.inertias import Inertias
+from nerd_gym.robots.kinematics import Kinematics
+from nerd_gym.robots.state import Motion
+from nerd_gym.utils.progress import progress
+
+from .structured import CLEAR, TOUCHING, draw, inside_limits
 
 LOOKED_AT = 20_000  # trajectories that frames are looked for in
 FLYING, LANDING = 8000, 4000  # frames that inertias and gains are fitted to

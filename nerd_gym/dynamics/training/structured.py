@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..drift import state_error
-from ..robots.model import RobotModel
-from .articulated import Articulated
-from .data import Data, Frames, frames_at, nearness
-from .identify import Identification, Inertias
-from .laws import ContactLaw, TorqueLaw
-from .optimise import Loop
+from nerd_gym.data.reader import Data, Frames, frames_at, nearness
+from nerd_gym.dynamics.identify.fixed_base import Identification
+from nerd_gym.dynamics.models.force_networks import ContactLaw, TorqueLaw
+from nerd_gym.dynamics.models.inertias import Inertias
+from nerd_gym.physics.torch.engine import Articulated
+from nerd_gym.robots.model import RobotModel
+from nerd_gym.robots.state import state_error
+
+from .loop import Loop
 
 if TYPE_CHECKING:
     from .train import Settings

@@ -10,17 +10,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..drift import state_error
-from ..files import file_hash
-from ..robots.contacts import ContactFinder
-from ..robots.kinematics import Kinematics
-from ..robots.model import RobotModel
-from .checkpoint import load_model, save_model
-from .data import Data, windows
-from .model import DynamicsModel, Motion, kind_of
-from .network_model import NetworkModel
-from .optimise import Loop, Recipe, processes
-from .trust import TrustFeatures, fit_trust
+from nerd_gym.data.reader import Data, windows
+from nerd_gym.dynamics.models.base import DynamicsModel, kind_of
+from nerd_gym.dynamics.models.checkpoint import load_model, save_model
+from nerd_gym.dynamics.models.network_model import NetworkModel
+from nerd_gym.dynamics.models.trust import TrustFeatures, fit_trust
+from nerd_gym.robots.contacts import ContactFinder
+from nerd_gym.robots.kinematics import Kinematics
+from nerd_gym.robots.model import RobotModel
+from nerd_gym.robots.state import Motion, state_error
+from nerd_gym.utils.files import file_hash
+
+from .loop import Loop, Recipe, processes
 
 ROLLOUTS, ROLLOUT_FRAMES = 128, 50  # held-back trajectories that validation rolls out
 TRUST_FRAMES = 40_000
@@ -97,7 +98,7 @@ def _train(
     out.parent.mkdir(parents=True, exist_ok=True)
     checkpoint = out.with_suffix(".checkpoint")
     if kind == "structured":
-        from .structured_training import train_structured
+        from .structured import train_structured
 
         tensors, learned = train_structured(data, settings, checkpoint, facts)
     else:
@@ -138,7 +139,7 @@ def train_network(
         facts = facts | cls.new_facts(robot)
     identified: dict[str, Any] = {}
     if kind == "sketched" and settings.start is None:
-        from .sketched_training import identify_sketch
+        from .residual import identify_sketch
 
         tensors, identified = identify_sketch(data, settings.seed)
     with torch.random.fork_rng(devices=[]):

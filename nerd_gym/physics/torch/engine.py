@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..robots.model import RobotModel
+from nerd_gym.robots.model import RobotModel
 
 JointLaw = Callable[[Tensor, Tensor], Tensor]  # q, qd [B, nj] -> forces [B, nj]
 ContactLaw = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # depth, approach, slip -> push, drag

@@ -21,58 +21,7 @@ from functools import lru_cache
 
 import warp as wp
 
-
-@wp.struct
-class Tree:
-    """A robot as arrays over its L links; link l > 0 (or every link of a fixed base) has one joint."""
-
-    parent: wp.array(dtype=wp.int32)  # [L], -1 is the world
-    slide: wp.array(dtype=wp.int32)  # [L], 1 for a slide
-    dof_parent: wp.array(dtype=wp.int32)  # [nv], the next dof towards the root, -1 at the root
-    offset: wp.array(dtype=wp.vec3)  # [L], joint's place in the parent's frame
-    turn: wp.array(dtype=wp.mat33)  # [L], joint's orientation there
-    turn_sin: wp.array(dtype=wp.mat33)  # [L], turn @ skew(axis)
-    turn_cos: wp.array(dtype=wp.mat33)  # [L], turn @ skew(axis)^2
-    axis: wp.array(dtype=wp.vec3)  # [L], joint axis in the parent's frame
-    mass: wp.array(dtype=wp.float32)  # [L]
-    com: wp.array(dtype=wp.vec3)  # [L], in the link's frame
-    inertia: wp.array(dtype=wp.mat33)  # [L], about the com
-    inertia_of: wp.array(dtype=wp.int32)  # [L], whose inertia stands for link l's in H: l itself if right
-    armature: wp.array(dtype=wp.float32)  # [L]
-    damping: wp.array(dtype=wp.float32)  # [L]
-    stiffness: wp.array(dtype=wp.float32)  # [L]
-    zero: wp.array(dtype=wp.float32)  # [L], q where the links stand as the MJCF draws them; the rest counts from it
-    rest: wp.array(dtype=wp.float32)  # [L]
-    lower: wp.array(dtype=wp.float32)  # [L]
-    upper: wp.array(dtype=wp.float32)  # [L]
-    contact_link: wp.array(dtype=wp.int32)  # [C]
-    contact_point: wp.array(dtype=wp.vec3)  # [C], in the link's frame
-    contact_radius: wp.array(dtype=wp.float32)  # [C]
-
-
-@wp.struct
-class Physics:
-    """Scalars of a backend."""
-
-    dt: wp.float32
-    substeps: wp.int32
-    published: wp.int32  # 1: H once per frame and its base integrator, as the published simulator has them
-    huber: wp.int32  # 1: the friction law of Warp 1.8, 0: capped viscous Coulomb
-    gravity: wp.vec3
-    limit_ke: wp.float32
-    limit_kd: wp.float32
-    ke: wp.float32
-    kd: wp.float32
-    kf: wp.float32
-    mu: wp.float32
-
-
-@wp.struct
-class Networks:
-    """Weights of a learned model, as nerd_gym/dynamics/laws.py packs them. Empty for the analytical backend."""
-
-    contact: wp.array(dtype=wp.float32)
-    torque: wp.array(dtype=wp.float32)
+from .tree import Networks, Physics, Tree
 
 
 @wp.func

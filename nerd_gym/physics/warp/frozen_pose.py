@@ -21,8 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import warp as wp
 
-from ..backends.featherstone import Physics, Tree
-from .lanes import (
+from .simd import (
     any_positive,
     cross,
     dot,
@@ -34,6 +33,7 @@ from .lanes import (
     times,
     times_one,
 )
+from .tree import Physics, Tree
 
 AHEAD = wp.constant(1.5)  # a point counts that would touch within so many looks at its present speed,
 CLOSE = wp.constant(0.01)  # or come as close as this, m

@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..robots.kinematics import quat_to_matrix
-from ..robots.model import RobotModel
+from nerd_gym.robots.model import RobotModel
+from nerd_gym.robots.rotations import quat_to_matrix
 
 
 def to_newton(robot: RobotModel, q: Tensor, qd: Tensor) -> tuple[Tensor, Tensor]:

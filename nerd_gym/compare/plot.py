@@ -1,0 +1,106 @@
+"""A comparison as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from nerd_gym.utils.files import whole
+
+from .comparison import DOUBTED, Comparison, Side
+from .metrics import quartiles
+from .table import title
+
+BASELINE, LEARNED, YARDSTICK = "#1f6fd0", "#f08a1d", "#888888"
+DASHES = ("-", "--", "-.", ":", (0, (5, 1)))
+OTHERS = ("#2a9d5c", "#8e44ad", "#c0392b", "#00838f")
+
+
+def colours(c: Comparison) -> dict[str, str]:
+    """The baseline blue, the film's other robot orange."""
+    out, others = {c.baseline.label: BASELINE, c.pair[1].label: LEARNED, c.yardstick.label: YARDSTICK}, iter(OTHERS * 9)
+    return out | {side.label: next(others) for side in c.sides if side.label not in out}
+
+
+def plot(c: Comparison, path: Path) -> None:
+    """Returns, differences, the task's measures, errors and trust over time."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    columns, colour = [*c.sides, c.yardstick], colours(c)
+    dashes = {side.label: DASHES[k % len(DASHES)] for k, side in enumerate(columns)}  # lines often lie on one another
+    judged = [side for side in c.sides if side.trust]
+    panels = 2 + len(c.baseline.played.measures) + len(c.units) + bool(judged)
+    wide, high = min(3, panels), -(-panels // 3)
+    figure, axes = pyplot.subplots(high, wide, figsize=(4.6 * wide, 3.3 * high), squeeze=False)
+    free = iter(axes.flat)
+
+    def intervals(axis, sides: list[Side], which: str, scale: float = 1.0) -> None:
+        for k, side in enumerate(sides):
+            e = getattr(side, which)["return"]
+            spread = [[scale * (e.mean - e.low)], [scale * (e.high - e.mean)]]
+            axis.errorbar([scale * e.mean], [k], xerr=spread, fmt="o", color=colour[side.label], capsize=4)
+        axis.set_yticks(range(len(sides)), [_short(side.label) for side in sides], fontsize=8)
+        axis.set_ylim(len(sides) - 0.5, -0.5)
+
+    def course(axis, values: Tensor, label: str, of: str) -> None:
+        low, middle, high = values.clamp(min=1e-9).T.numpy() if axis.get_yscale() == "log" else values.T.numpy()
+        time = c.step * (1 + torch.arange(len(middle)).numpy())
+        axis.plot(time, middle, color=colour[of], linestyle=dashes[of], label=_short(label), linewidth=1.8)
+        axis.fill_between(time, low, high, color=colour[of], alpha=0.12, linewidth=0)
+        axis.set_xlabel("s")
+
+    axis = next(free)
+    intervals(axis, columns, "figures")
+    axis.set_title("mean return, 95 % interval")
+    axis = next(free)
+    mean = abs(c.baseline.figures["return"].mean)
+    intervals(axis, columns[1:], "differences", 100 / mean if mean else 1.0)
+    edge = 100 * c.margin if mean else 0.0
+    axis.axvspan(-edge, edge, color="#1a7f37", alpha=0.12, linewidth=0)
+    axis.axvline(0, color=BASELINE, linewidth=1)
+    axis.set_title(f"return less that on {c.baseline.label} ({'%' if mean else 'absolute'})")
+    for name in c.baseline.played.measures:
+        axis = next(free)
+        for side in columns:
+            course(axis, quartiles(side.played.measures[name], side.played.running), side.label, side.label)
+        axis.set_title(name)
+        axis.legend(fontsize=7)
+    for name, unit in c.units.items():
+        axis = next(free)
+        axis.set_yscale("log")
+        for side in columns[1:]:
+            course(axis, quartiles(side.errors[name]), side.label, side.label)
+        axis.set_title(f"{name} ({unit}) off {c.baseline.label}")
+        axis.legend(fontsize=7)
+    if judged:
+        axis = next(free)
+        for side in judged:
+            if side.trust_on_baseline:
+                label = f"{side.label}, where {c.baseline.label} goes"
+                course(axis, side.trust_on_baseline.course, label, c.baseline.label)
+            course(axis, side.trust.course, f"{side.label}, where it goes", side.label)
+        axis.set_ylim(-0.03, 1.03)
+        axis.axhline(DOUBTED, color="#888888", linewidth=0.8, linestyle=":")
+        axis.set_title("trust of the learned model")
+        axis.legend(fontsize=7)
+    for axis in free:
+        axis.axis("off")
+    for axis in axes.flat:
+        axis.grid(alpha=0.25)
+        axis.title.set_fontsize(10)
+        axis.tick_params(labelsize=8)
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"{title(c)}; lines are medians with quartiles", fontsize=11)
+    figure.tight_layout()
+    with whole(path) as part:
+        figure.savefig(part, dpi=110, format="png")
+    pyplot.close(figure)
+
+
+def _short(label: str) -> str:
+    return label.replace(", starts displaced by", ",\nstarts off by")

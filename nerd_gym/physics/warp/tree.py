@@ -1,0 +1,127 @@
+"""A robot and the parameters of its physics as Warp structs, which every kernel of the equations of motion takes."""
+
+from __future__ import annotations
+
+import numpy as np
+import warp as wp
+
+from nerd_gym.robots.model import RobotModel
+
+from .launch import filled
+
+
+@wp.struct
+class Tree:
+    """A robot as arrays over its L links; link l > 0 (or every link of a fixed base) has one joint."""
+
+    parent: wp.array(dtype=wp.int32)  # [L], -1 is the world
+    slide: wp.array(dtype=wp.int32)  # [L], 1 for a slide
+    dof_parent: wp.array(dtype=wp.int32)  # [nv], the next dof towards the root, -1 at the root
+    offset: wp.array(dtype=wp.vec3)  # [L], joint's place in the parent's frame
+    turn: wp.array(dtype=wp.mat33)  # [L], joint's orientation there
+    turn_sin: wp.array(dtype=wp.mat33)  # [L], turn @ skew(axis)
+    turn_cos: wp.array(dtype=wp.mat33)  # [L], turn @ skew(axis)^2
+    axis: wp.array(dtype=wp.vec3)  # [L], joint axis in the parent's frame
+    mass: wp.array(dtype=wp.float32)  # [L]
+    com: wp.array(dtype=wp.vec3)  # [L], in the link's frame
+    inertia: wp.array(dtype=wp.mat33)  # [L], about the com
+    inertia_of: wp.array(dtype=wp.int32)  # [L], whose inertia stands for link l's in H: l itself if right
+    armature: wp.array(dtype=wp.float32)  # [L]
+    damping: wp.array(dtype=wp.float32)  # [L]
+    stiffness: wp.array(dtype=wp.float32)  # [L]
+    zero: wp.array(dtype=wp.float32)  # [L], q where the links stand as the MJCF draws them; the rest counts from it
+    rest: wp.array(dtype=wp.float32)  # [L]
+    lower: wp.array(dtype=wp.float32)  # [L]
+    upper: wp.array(dtype=wp.float32)  # [L]
+    contact_link: wp.array(dtype=wp.int32)  # [C]
+    contact_point: wp.array(dtype=wp.vec3)  # [C], in the link's frame
+    contact_radius: wp.array(dtype=wp.float32)  # [C]
+
+
+@wp.struct
+class Physics:
+    """Scalars of a backend."""
+
+    dt: wp.float32
+    substeps: wp.int32
+    published: wp.int32  # 1: H once per frame and its base integrator, as the published simulator has them
+    huber: wp.int32  # 1: the friction law of Warp 1.8, 0: capped viscous Coulomb
+    gravity: wp.vec3
+    limit_ke: wp.float32
+    limit_kd: wp.float32
+    ke: wp.float32
+    kd: wp.float32
+    kf: wp.float32
+    mu: wp.float32
+
+
+@wp.struct
+class Networks:
+    """Weights of a learned model, as nerd_gym/dynamics/laws.py packs them. Empty for the analytical backend."""
+
+    contact: wp.array(dtype=wp.float32)
+    torque: wp.array(dtype=wp.float32)
+
+
+def make_tree(links: dict[str, np.ndarray], robot: RobotModel, device: wp.context.Device) -> Tree:
+    """Put the links, the joints' springs and limits, and the contact candidates into Warp arrays."""
+    m = robot.mj_model
+    first = int(robot.free_base)
+    count = len(links["parent"])
+
+    def per_link(values: np.ndarray, fill: float = 0.0) -> np.ndarray:
+        return np.concatenate([np.full(first, fill), np.asarray(values, float)])
+
+    skew = np.zeros((count, 3, 3))
+    x, y, z = links["axis"].T
+    skew[:, 0, 1], skew[:, 0, 2], skew[:, 1, 2] = -z, y, -x
+    skew -= skew.transpose(0, 2, 1)
+    dofs = np.arange(robot.nv)
+    shift = 5 * first
+    parents = np.where(links["parent"] < first, 5 if first else -1, links["parent"] + shift)
+    dof_parent = np.where(dofs < 6 * first, dofs - 1, 0)
+    dof_parent[6 * first :] = parents[first:]
+    link, local = [], []
+    for body, point in zip(robot.candidates.body, robot.candidates.position, strict=True):
+        carrier, turn, place = links["frames"][int(body)]
+        link.append(carrier)
+        local.append(place + turn @ point)
+    zero = m.qpos0[robot.joint_q]
+    values = {
+        "parent": (links["parent"], wp.int32),
+        "slide": (links["slide"], wp.int32),
+        "dof_parent": (dof_parent, wp.int32),
+        "offset": (links["offset"], wp.vec3),
+        "turn": (links["turn"], wp.mat33),
+        "turn_sin": (links["turn"] @ skew, wp.mat33),
+        "turn_cos": (links["turn"] @ skew @ skew, wp.mat33),
+        "axis": (np.einsum("lij,lj->li", links["turn"], links["axis"]), wp.vec3),
+        "mass": (links["mass"], wp.float32),
+        "com": (links["com"], wp.vec3),
+        "inertia": (links["inertia"], wp.mat33),
+        "inertia_of": (links["inertia_of"], wp.int32),
+        "armature": (per_link(links.get("armature", m.dof_armature[robot.joint_qd])), wp.float32),
+        "damping": (per_link(links.get("damping", m.dof_damping[robot.joint_qd])), wp.float32),
+        "stiffness": (per_link(m.jnt_stiffness[first:]), wp.float32),
+        "zero": (per_link(zero), wp.float32),
+        "rest": (per_link(m.qpos_spring[robot.joint_q] - zero), wp.float32),
+        "lower": (per_link(robot.joint_range[:, 0] - zero, -np.inf), wp.float32),
+        "upper": (per_link(robot.joint_range[:, 1] - zero, np.inf), wp.float32),
+        "contact_link": (np.array(link, int), wp.int32),
+        "contact_point": (np.array(local, float).reshape(-1, 3), wp.vec3),
+        "contact_radius": (robot.candidates.radius, wp.float32),
+    }
+    return filled(Tree(), values, device)
+
+
+def make_physics(robot: RobotModel, substeps: int, law: str | None = None, reference: bool = False) -> Physics:
+    """The scalars of a robot's physics, with its own friction law if none is given."""
+    physics = Physics()
+    physics.dt = robot.frame_dt / substeps
+    physics.substeps = substeps
+    physics.published = int(reference)
+    physics.huber = int((law or robot.friction_law) == "huber")
+    physics.gravity = wp.vec3(*map(float, robot.mj_model.opt.gravity))
+    physics.limit_ke, physics.limit_kd = robot.limit_gains
+    physics.ke, physics.kd, physics.kf, physics.mu = robot.contact_gains
+    return physics

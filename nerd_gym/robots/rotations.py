@@ -1,0 +1,69 @@
+"""Rotations in torch: quaternions (w first), rotation matrices, rotation vectors, angles."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+# Entry k of a rotation matrix is ONE[k] + SIGN_A[k] o[A[k]] + SIGN_B[k] o[B[k]], o = quat (x) quat flattened.
+_A = (10, 6, 7, 6, 5, 11, 7, 11, 5)
+_B = (15, 3, 2, 3, 15, 1, 2, 1, 10)
+_SIGN_A = (-2.0, 2.0, 2.0, 2.0, -2.0, 2.0, 2.0, 2.0, -2.0)
+_SIGN_B = (-2.0, -2.0, 2.0, 2.0, -2.0, -2.0, -2.0, 2.0, -2.0)
+_ONE = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
+
+
+@lru_cache(maxsize=8)
+def _matrix_terms(device: torch.device, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    indices = [torch.tensor(x, device=device) for x in (_A, _B)]
+    return *indices, *(torch.tensor(x, device=device, dtype=dtype) for x in (_SIGN_A, _SIGN_B, _ONE))
+
+
+def quat_to_matrix(quat: Tensor) -> Tensor:
+    """[N, 4] unit quaternions, w first -> [N, 3, 3]. Few operations: it is on every step's path."""
+    a, b, sign_a, sign_b, one = _matrix_terms(quat.device, quat.dtype)
+    products = torch.bmm(quat.unsqueeze(2), quat.unsqueeze(1)).view(-1, 16)
+    entries = torch.addcmul(one, products.index_select(1, a), sign_a)
+    return torch.addcmul(entries, products.index_select(1, b), sign_b).view(-1, 3, 3)
+
+
+def quat_rotate(quat: Tensor, vector: Tensor) -> Tensor:
+    """Turn [..., 3] vectors by [..., 4] quaternions: body axes to world axes."""
+    u = quat[..., 1:]
+    t = 2 * torch.linalg.cross(u, vector)
+    return vector + quat[..., :1] * t + torch.linalg.cross(u, t)
+
+
+def wrap_angle(angle: Tensor) -> Tensor:
+    """To [-pi, pi)."""
+    return torch.remainder(angle + torch.pi, 2 * torch.pi) - torch.pi
+
+
+def quat_conjugate(quat: Tensor) -> Tensor:
+    """[N, 4] -> [N, 4]."""
+    return torch.cat([quat[:, :1], -quat[:, 1:]], 1)
+
+
+def quat_multiply(a: Tensor, b: Tensor) -> Tensor:
+    """[N, 4] each, w first."""
+    w = a[:, :1] * b[:, :1] - (a[:, 1:] * b[:, 1:]).sum(1, keepdim=True)
+    v = a[:, :1] * b[:, 1:] + b[:, :1] * a[:, 1:] + torch.linalg.cross(a[:, 1:], b[:, 1:])
+    return torch.cat([w, v], 1)
+
+
+def quat_exp(turn: Tensor) -> Tensor:
+    """[N, 3] rotation vectors -> [N, 4]."""
+    angle = torch.linalg.vector_norm(turn, dim=1, keepdim=True)
+    # torch.sinc(x) is sin(pi x) / (pi x) and right at zero.
+    return torch.cat([torch.cos(angle / 2), 0.5 * torch.sinc(angle / (2 * math.pi)) * turn], 1)
+
+
+def quat_log(quat: Tensor) -> Tensor:
+    """[N, 4] unit quaternions -> [N, 3] the shorter rotation vectors."""
+    quat = torch.where(quat[:, :1] < 0, -quat, quat)
+    sine = torch.linalg.vector_norm(quat[:, 1:], dim=1, keepdim=True)
+    angle = 2 * torch.atan2(sine, quat[:, :1])
+    return quat[:, 1:] * torch.where(sine > 1e-7, angle / sine.clamp_min(1e-7), 2.0)
