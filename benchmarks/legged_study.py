@@ -23,10 +23,10 @@ import tyro
 
 from nerd_gym.data.reader import Data, windows
 from nerd_gym.dynamics.models.base import kind_of
-from nerd_gym.dynamics.models.frozen_pose import LOOKS
+from nerd_gym.dynamics.models.frozen_pose import POSE_UPDATES
 from nerd_gym.dynamics.models.mlp import MlpModel
-from nerd_gym.dynamics.training.loop import Loop, Recipe
-from nerd_gym.dynamics.training.residual import identify_sketch
+from nerd_gym.dynamics.training.loop import Recipe, TrainingLoop
+from nerd_gym.dynamics.training.residual import identify_prior
 from nerd_gym.dynamics.training.train import NETWORK_RECIPES, explained, rollout_error
 from nerd_gym.robots import symmetry
 from nerd_gym.robots.model import RobotModel
@@ -35,19 +35,19 @@ from nerd_gym.utils.timing import save
 RESULTS = Path(__file__).parent / "results"
 CONTACTS = (
     "distance",
-    "distance a frame later",
+    "predicted distance",
     "distance, close up",
     "normal speed",
-    "distance a frame later, close up",
+    "predicted distance, close up",
     "sliding",
 )
 # What may be hidden from a network, by the kind of model.
 GROUPS = {
     "mlp": {name: (name,) for name in (*CONTACTS, "joint limits")} | {"all of the contacts": CONTACTS},
-    "sketched": {name: (name,) for name in ("distance ahead", "joint limits ahead", "sketch among the inputs")},
+    "residual": {name: (name,) for name in ("distance ahead", "joint limits ahead", "prior among the inputs")},
 }
-PRIOR = {"mlp": "free fall", "sketched": "sketch"}  # what a network corrects
-WIDTHS = {"mlp": (256, 128, 384), "sketched": (128, 64, 256)}
+PRIOR = {"mlp": "free fall", "residual": "prior"}  # what a network corrects
+WIDTHS = {"mlp": (256, 128, 384), "residual": (128, 64, 256)}
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Case:
     steps: int
     width: int
     transitions: int = 2_000_000
-    lr: float = NETWORK_RECIPES["sketched"]["lr"]
-    looks: int = 0  # of a sketch
+    lr: float = NETWORK_RECIPES["residual"]["lr"]
+    pose_updates: int = 0  # of the prior
     without: str = ""
 
 
@@ -70,8 +70,8 @@ class Args:
     """A dataset of `nerd-gym generate`."""
     robot: str = "ant"
     """The robot that it is of."""
-    kind: str = "sketched"
-    """The kind of model: sketched or mlp."""
+    kind: str = "residual"
+    """The kind of model: residual or mlp."""
     steps: int = 800
     """Steps of a training, where they are not what is studied."""
     out: Path | None = None
@@ -81,15 +81,18 @@ class Args:
 def cases(kind: str, steps: int) -> list[Case]:
     """The first is what the others differ from."""
     width, *widths = WIDTHS[kind]
-    base = Case(steps, width, looks=LOOKS if kind == "sketched" else 0)
+    base = Case(steps, width, pose_updates=POSE_UPDATES if kind == "residual" else 0)
     rows = [base]
     rows += [replace(base, transitions=n) for n in (125_000, 500_000)]
     rows += [replace(base, steps=n) for n in (steps // 4, steps // 2, 2 * steps)]
     rows += [replace(base, width=n) for n in widths]
     rows += [replace(base, lr=factor * base.lr) for factor in (0.25, 0.5, 2)]
-    if kind == "sketched":
-        rows += [replace(base, looks=n) for n in (LOOKS // 2, 2 * LOOKS)]
-        rows += [replace(base, looks=n, without="network") for n in (LOOKS // 2, LOOKS, 2 * LOOKS)]
+    if kind == "residual":
+        rows += [replace(base, pose_updates=n) for n in (POSE_UPDATES // 2, 2 * POSE_UPDATES)]
+        rows += [
+            replace(base, pose_updates=n, without="network")
+            for n in (POSE_UPDATES // 2, POSE_UPDATES, 2 * POSE_UPDATES)
+        ]
     rows += [replace(base, without=group) for group in ("symmetry", PRIOR[kind], *GROUPS[kind])]
     return rows
 
@@ -106,25 +109,28 @@ def no_symmetry(wanted: bool) -> Iterator[None]:
         symmetry.group = original
 
 
-def new_model(kind: str, case: Case, data: Data, sketch: dict[str, torch.Tensor]) -> MlpModel:
-    """Fresh; one without its sketch is an mlp."""
-    cls = kind_of("mlp" if case.without == "sketch" else kind)
-    facts = cls.new_facts(data.robot) | {"network": {"width": case.width, "depth": 3}, "looks": case.looks}
+def new_model(kind: str, case: Case, data: Data, prior: dict[str, torch.Tensor]) -> MlpModel:
+    """Fresh; one without its prior is an mlp."""
+    cls = kind_of("mlp" if case.without == "prior" else kind)
+    facts = cls.new_facts(data.robot) | {
+        "network": {"width": case.width, "depth": 3},
+        "pose_updates": case.pose_updates,
+    }
     if case.without == "free fall":
-        facts["falling"] = False
-    return cls(data.robot, sketch, facts)
+        facts["free_fall_prior"] = False
+    return cls(data.robot, prior, facts)
 
 
-def run(kind: str, case: Case, data: Data, sketch: dict[str, torch.Tensor]) -> dict[str, float]:
+def run(kind: str, case: Case, data: Data, prior: dict[str, torch.Tensor]) -> dict[str, float]:
     """Train a case and judge it."""
     train = {name: value[: -(-case.transitions // data.train["force"].shape[1])] for name, value in data.train.items()}
     with no_symmetry(case.without == "symmetry"):
         torch.manual_seed(0)
-        model = new_model(kind, case, data, sketch)
+        model = new_model(kind, case, data, prior)
     model.fit_normaliser(windows(train, 1, 20_000, torch.Generator().manual_seed(0)))
     for group in GROUPS[kind].get(case.without, ()):  # an enormous spread hides an input
         model.normaliser.input_std[model.input_groups()[group]] = 1e9
-    recipe = Recipe(**NETWORK_RECIPES["sketched"] | {"steps": case.steps, "lr": case.lr, "validate": 1})
+    recipe = Recipe(**NETWORK_RECIPES["residual"] | {"steps": case.steps, "lr": case.lr, "validate": 1})
     start = time.process_time()
     if case.without == "network":
         torch.nn.init.zeros_(model.module[-1].weight)
@@ -132,7 +138,7 @@ def run(kind: str, case: Case, data: Data, sketch: dict[str, torch.Tensor]) -> d
         return judged(model, data, 0.0)
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Path(folder) / "study.checkpoint"
-        loop = Loop(
+        loop = TrainingLoop(
             model.module,
             lambda generator, size: windows(train, 1, size, generator),
             model.loss,
@@ -162,11 +168,11 @@ def main(args: Args) -> None:
     out = args.out or RESULTS / f"legged_study_{args.kind}.json"
     done = json.loads(out.read_text())["rows"] if out.exists() else []
     data = Data.load(args.data, RobotModel.named(args.robot))
-    sketch = identify_sketch(data, 0)[0] if args.kind == "sketched" else {}
+    prior = identify_prior(data, 0)[0] if args.kind == "residual" else {}
     for case in cases(args.kind, args.steps):
         if any(all(row.get(key, value) == value for key, value in asdict(case).items()) for row in done):
             continue
-        done.append(asdict(case) | run(args.kind, case, data, sketch))
+        done.append(asdict(case) | run(args.kind, case, data, prior))
         print({key: round(value, 4) if isinstance(value, float) else value for key, value in done[-1].items()})
         save(out, {"what": __doc__.splitlines()[0], "robot": args.robot, "data": data.command(), "rows": done})
     print(f"written: {out.name}")

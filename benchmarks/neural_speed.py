@@ -3,8 +3,9 @@
 python benchmarks/neural_speed.py                                  the packaged models
 python benchmarks/neural_speed.py --model out/models/*.safetensors   and others, by the robot that their file names
 
-Robots with a free base are also set against the paper's network, a transformer of 10.9 M parameters that is given its
-whole window at every step (its weights do not matter here and are random), and are timed at other batch sizes.
+Robots with a free base are also compared with the paper's network, a transformer of 10.7 M parameters that is given its
+whole window at every step (its weights do not matter here and are random), and are timed at other batch sizes. All
+subjects of a robot are interleaved in one run, so that each batch size has one figure and figures can be compared.
 Run it on an otherwise idle machine.
 """
 
@@ -56,12 +57,12 @@ class WholeWindow(TransformerModel):
 
     @torch.no_grad()
     def predict(self, state, joint_force, contacts, history):
-        token = self.normaliser.inputs(self._tokens(state, joint_force, contacts))
+        token = self.normaliser.inputs(self.tokens(state, joint_force, contacts))
         if getattr(self, "_window", None) is None:
             self._window = token[:, None].repeat(1, PAPER["window"], 1)
         self._window = torch.cat([self._window[:, 1:], token[:, None]], 1)
         motion = self.normaliser.outputs(self.module(self._window)[:, -1])
-        return self.robot_frames.advance(state, *motion.split(self.robot.nv, 1))
+        return self.robot_centric.advance(state, *motion.split(self.robot.nv, 1))
 
 
 def paper_subject(env_id: str, num_envs: int) -> tuple[Subject, int]:
@@ -83,24 +84,22 @@ def paper_subject(env_id: str, num_envs: int) -> tuple[Subject, int]:
     return subject, sum(p.numel() for p in untrained.module.parameters())
 
 
-def scaling(env_id: str, args: Args) -> dict[str, int]:
-    """Env-steps/s of the packaged model by batch size, all in one run."""
-    subjects = [env_subject(env_id, "neural", size, threads=1) for size in SIZES]
-    time_interleaved(subjects, args.repeats, args.seconds)
-    return {str(size): round(median(s.rates)) for size, s in zip(SIZES, subjects, strict=True)}
+def other_sizes(env_id: str, num_envs: int) -> dict[int, Subject]:
+    """The packaged model at the other batch sizes."""
+    return {size: env_subject(env_id, "neural", size, threads=1) for size in SIZES if size != num_envs}
 
 
 def main(args: Args) -> None:
     torch.set_num_threads(1)
     facts = [(path, load_tensors(path)[1]) for path in args.model]
-    old = json.loads(args.out.read_text())["rows"] if args.only and args.out.exists() else []
+    old = json.loads(args.out.read_text()) if args.only and args.out.exists() else {"rows": [], "measured_once": True}
     rows = []
     for env_id, spec in PACKAGED.items():
         robot = spec.robot({})
         if not has_packaged_model(robot, "warp"):
             continue
         if args.only not in env_id:
-            rows += [row for row in old if row["env"] == env_id]
+            rows += [row for row in old["rows"] if row["env"] == env_id]
             continue
         packaged = load_model(packaged_model(robot, "warp"), robot)[1]["kind"]
         kinds: dict[str, dict] = {f"{packaged} (packaged)": {}}
@@ -112,26 +111,34 @@ def main(args: Args) -> None:
             for name, backend, options in backends
         }
         peers = ["warp", "mujoco"]
+        sizes: dict[int, Subject] = {}
+        parameters = 0
         if robot.free_base:
             subjects["transformer"], parameters = paper_subject(env_id, args.num_envs)
             peers.append("transformer")
-        time_interleaved(list(subjects.values()), args.repeats, args.seconds)
+            sizes = other_sizes(env_id, args.num_envs)
+        time_interleaved([*subjects.values(), *sizes.values()], args.repeats, args.seconds)
         for kind in kinds:
             rates = subjects[kind].rates
             over = {
                 peer: round(median(a / b for a, b in zip(rates, subjects[peer].rates, strict=True)), 3)
                 for peer in peers
             }
-            rows.append({"env": env_id, "model": kind, "env_steps_per_s": round(median(rates)), "over": over})
-        if robot.free_base:
-            rows[-1] |= {"transformer_parameters": parameters, "by_batch_size": scaling(env_id, args)}
+            row = {"env": env_id, "model": kind, "env_steps_per_s": round(median(rates)), "over": over}
+            if sizes and kind == next(iter(kinds)):
+                by_size = sizes | {args.num_envs: subjects[kind]}
+                by_batch_size = {str(size): round(median(by_size[size].rates)) for size in sorted(by_size)}
+                row |= {"transformer_parameters": parameters, "by_batch_size": by_batch_size}
+            rows.append(row)
     for row in rows:
         figures = "  ".join(f"{value:6.2f} x {peer}" for peer, value in row["over"].items())
         print(f"{row['env']:26s}{row['model']:24s}{row['env_steps_per_s']:10,d}/s  {figures}")
         if "by_batch_size" in row:
             print("".join(f"{size:>34s}: {rate:10,d}/s\n" for size, rate in row["by_batch_size"].items()), end="")
     what = f"env-steps/s of backend neural, N = {args.num_envs}, one thread, and ratios to its peers in the same run"
-    save(args.out, {"what": what, "rows": rows})
+    # Rows that were kept from an older json may have been measured twice; docs/fill_tables.py asks.
+    once = old.get("measured_once", False)
+    save(args.out, {"what": what, "num_envs": args.num_envs, "measured_once": once, "rows": rows})
     print(f"written: {args.out}")
 
 

@@ -32,7 +32,7 @@ class Args:
     """Policies trained elsewhere that the teacher plays at every stop too."""
     stops: tuple[str, ...] = ("2M", "4M", "6M", "7.8M")
     """Env-steps after which the policies wait for a better model."""
-    visits: str = "1.5M"
+    new_transitions: str = "1.5M"
     """Transitions that the teacher plays at a stop."""
     steps: int = 6000
     """Steps of the model's optimiser at a stop."""
@@ -83,7 +83,15 @@ def main(args: Args) -> None:
         out = args.work / f"{args.robot}-{number}.safetensors"
         if not out.exists():
             words = ["train", args.robot, "--data", *map(str, data), "--start", str(model), "--refine"]
-            words += [*map(str, files), "--visits", args.visits, "--steps", str(args.steps), "--lr", str(args.lr)]
+            words += [
+                *map(str, files),
+                "--new-transitions",
+                args.new_transitions,
+                "--steps",
+                str(args.steps),
+                "--lr",
+                str(args.lr),
+            ]
             words += ["--newest", str(args.newest)]
             run([*words, "--out", str(out)], out.with_suffix(".txt"))
         data += sorted(args.work.glob(f"{args.robot}-{number}-*.h5"))

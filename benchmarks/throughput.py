@@ -19,7 +19,7 @@ import numpy as np
 import tyro
 
 import nerd_gym  # noqa: F401  registers the ids
-from nerd_gym.envs.throughput import env_subject, table
+from nerd_gym.envs.throughput import env_subject, throughput_table
 from nerd_gym.registration import PACKAGED
 from nerd_gym.utils.progress import progress
 from nerd_gym.utils.timing import Subject, save, time_interleaved
@@ -73,7 +73,7 @@ def main(args: Args) -> None:
     if find_spec("envpool"):
         subjects += [envpool_ant(n) for n in sizes if n >= 64]
     rows = time_interleaved(subjects, repeats, seconds)
-    print(table(rows))
+    print(throughput_table(rows))
     what = "default physics; median of interleaved repeats; physics steps are evaluations of the dynamics"
     save(args.out, {"what": what, "repeats": repeats, "seconds": seconds, "rows": rows})
     print(f"written: {args.out}")

@@ -105,9 +105,9 @@ def true_parameters(model: RobotModel) -> torch.Tensor:
     return torch.as_tensor(np.concatenate([each, *own]))
 
 
-def true_sketch(model: RobotModel) -> dict[str, torch.Tensor]:
+def true_prior(model: RobotModel) -> dict[str, torch.Tensor]:
     """What identification would find in the MJCF's own motion."""
-    return {"sketch.parameters": true_parameters(model), "sketch.gains": torch.tensor(model.contact_gains)}
+    return {"prior.parameters": true_parameters(model), "prior.gains": torch.tensor(model.contact_gains)}
 
 
 def inverse_dynamics(model: RobotModel, q: torch.Tensor, qd: torch.Tensor, qdd: torch.Tensor) -> np.ndarray:

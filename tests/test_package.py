@@ -119,4 +119,4 @@ def test_bench_reports_a_row_per_combination(tmp_path):
     ]
     assert main(args) == 0
     rows = json.loads(out.read_text())["rows"]
-    assert len(rows) == 4 and all(row["env_steps_per_s"] > 0 for row in rows)
+    assert len(rows) == 6 and all(row["env_steps_per_s"] > 0 for row in rows)

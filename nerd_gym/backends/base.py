@@ -12,7 +12,7 @@ from torch import Tensor
 from nerd_gym.robots.contacts import ContactFinder, Contacts, ground_of_model
 from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.model import RobotModel
-from nerd_gym.robots.state import Q_LIMIT, QD_LIMIT, Frame, rows_within
+from nerd_gym.robots.state import Q_LIMIT, QD_LIMIT, FrameInput, rows_within
 
 FLOAT_MAX = torch.finfo(torch.float32).max
 UP = (0.0, 0.0, 1.0)
@@ -41,7 +41,7 @@ class Backend(ABC):
         self.q = self._default_q().repeat(num_envs, 1)
         self.qd = torch.zeros(num_envs, robot.nv, device=self.device)
         self.healthy = torch.ones(num_envs, dtype=torch.bool, device=self.device)
-        self.last: Frame | None = None  # where the last step started
+        self.last: FrameInput | None = None  # where the last step started
         self.any_unhealthy = not self.host_checks  # False only if every row is known to be healthy
         # Per coordinate in a backend that knows its range better.
         self.q_limit: float | Tensor = Q_LIMIT
@@ -55,7 +55,7 @@ class Backend(ABC):
             self.ground_normal[:] = torch.as_tensor(normal, dtype=torch.float32, device=self.device)
         self._find_contacts = ContactFinder(robot, self.kinematics)
         self._sites: dict[str, tuple[Tensor, Tensor]] = {}
-        self._kept: dict[str, tuple[int, Any]] = {}
+        self._cache: dict[str, tuple[int, Any]] = {}
 
     def _default_q(self) -> Tensor:
         return torch.as_tensor(self.robot.mj_model.qpos0, dtype=torch.float32, device=self.device)
@@ -88,14 +88,14 @@ class Backend(ABC):
         """Whether the backend takes this robot without further options."""
         return True
 
-    def trust_in(self, frame: Frame, ground: tuple[Tensor, Tensor]) -> Tensor | None:
+    def trust_in(self, frame: FrameInput, ground: tuple[Tensor, Tensor]) -> Tensor | None:
         """[N]: how far a learned part may be believed, from 0 to 1, in a frame of any backend over its ground.
 
         None if nothing is learned, or nothing is known of how far it errs.
         """
         return None
 
-    def range_ratios(self, frame: Frame) -> dict[str, Tensor]:
+    def range_ratios(self, frame: FrameInput) -> dict[str, Tensor]:
         """[N] each: how far out every coordinate of a frame is, by name; the training data end at 1."""
         return {}
 
@@ -131,7 +131,7 @@ class Backend(ABC):
         if not self._within(joint_force, FLOAT_MAX):
             finite = joint_force.isfinite().all(-1)
             joint_force = torch.where(finite[:, None], joint_force, 0.0)
-        q, qd, _ = self.last = Frame(self.q.clone(), self.qd.clone(), joint_force)
+        q, qd, _ = self.last = FrameInput(self.q.clone(), self.qd.clone(), joint_force)
         self._advance(joint_force)
         self.version += 1
         if finite is None and self._within(self.q, self.q_limit) and self._within(self.qd, self.qd_limit):
@@ -158,23 +158,23 @@ class Backend(ABC):
         """Whether any row of the mask may be true, without stalling an accelerator to find out."""
         return not self.host_checks or bool(mask.any())
 
-    def keep(self, key: str, compute: Callable[[], Any]) -> Any:
+    def cached(self, key: str, compute: Callable[[], Any]) -> Any:
         """`compute()`, done once per state."""
-        version, value = self._kept.get(key, (-1, None))
+        version, value = self._cache.get(key, (-1, None))
         if version != self.version:
             value = compute()
-            self._kept[key] = self.version, value
+            self._cache[key] = self.version, value
         return value
 
     @property
     def poses(self) -> Tensor:
         """World poses [N, F, 4, 4] of the robot's frames at the current state."""
-        return self.keep("poses", lambda: self.kinematics.poses(self.q))
+        return self.cached("poses", lambda: self.kinematics.poses(self.q))
 
     @property
     def contacts(self) -> Contacts:
         """The candidate points at the current state."""
-        return self.keep("contacts", self._contacts_now)
+        return self.cached("contacts", self._contacts_now)
 
     def _contacts_now(self) -> Contacts:
         contacts = self._find_contacts(self.q, self.ground_point, self.ground_normal, self.poses)
@@ -185,7 +185,7 @@ class Backend(ABC):
         """World position [N, 3] of a named site of the MJCF."""
         if name not in self._sites:
             self._sites[name] = self.kinematics.site(name)
-        return self.keep(f"site {name}", lambda: self.kinematics.points(self.poses, self._sites[name])[:, 0])
+        return self.cached(f"site {name}", lambda: self.kinematics.points(self.poses, self._sites[name])[:, 0])
 
     def snapshot(self) -> dict[str, Any]:
         """The full state, for :meth:`restore`."""

@@ -13,7 +13,7 @@ from nerd_gym.dynamics.models.checkpoint import DEFAULT_TEACHER, has_packaged_mo
 from nerd_gym.dynamics.models.trust import Trust
 from nerd_gym.robots.contacts import Contacts
 from nerd_gym.robots.model import RobotModel
-from nerd_gym.robots.state import Frame, Motion
+from nerd_gym.robots.state import FrameInput, Motion
 from nerd_gym.utils.files import file_hash
 
 from .base import Backend
@@ -23,7 +23,7 @@ class NeuralBackend(Backend):
     """A learned model in place of the solver. ``facts`` tells where it comes from and how far it errs.
 
     A row is healthy while it stays within the model's stated range, a multiple of what it was trained on, and
-    ``info["model_trust"]`` tells from 0 to 1 how far the last step may be believed (dynamics/trust.py). With
+    ``info["model_trust"]`` tells from 0 to 1 how far the last step may be believed (dynamics/models/trust.py). With
     ``min_trust`` a row that is trusted less is given up like one that has diverged: a policy that learns in the model
     gains nothing where the model knows nothing.
     """
@@ -65,7 +65,7 @@ class NeuralBackend(Backend):
         self.q_limit, self.qd_limit = self.trust.healthy_range()
         self.min_trust = min_trust
         self._contacts_before: Contacts | None = None  # of the last step
-        self._seen: Tensor | None = None  # what the network saw in it
+        self._network_inputs: Tensor | None = None  # of the last step
 
     def step(self, joint_force: Tensor) -> None:
         super().step(joint_force)
@@ -77,7 +77,7 @@ class NeuralBackend(Backend):
         before = Motion(self.last.q, self.last.qd)
         self._contacts_before = self._find_contacts(before.q, self.ground_point, self.ground_normal)
         q, qd = self.model.predict(before, joint_force, self._contacts_before, self.history)
-        self._seen = self.model.last_seen()
+        self._network_inputs = self.model.last_network_inputs()
         self.q.copy_(q)
         self.qd.copy_(qd)
 
@@ -94,20 +94,24 @@ class NeuralBackend(Backend):
     def info(self) -> dict[str, Tensor]:
         if self.last is None:
             return {"model_trust": torch.ones(self.num_envs, device=self.device)}
-        return {"model_trust": self.keep("trust", lambda: self.trust(*self.last, self._contacts_before, self._seen))}
+        return {
+            "model_trust": self.cached(
+                "trust", lambda: self.trust(*self.last, self._contacts_before, self._network_inputs)
+            )
+        }
 
     @classmethod
     def simulates(cls, robot: RobotModel) -> bool:
         return has_packaged_model(robot, DEFAULT_TEACHER)
 
-    def trust_in(self, frame: Frame, ground: tuple[Tensor, Tensor]) -> Tensor | None:
+    def trust_in(self, frame: FrameInput, ground: tuple[Tensor, Tensor]) -> Tensor | None:
         if not self.trust.known:
             return None
         contacts = self._find_contacts(frame.q, *ground)
-        seen = self.model.seen(Motion(frame.q, frame.qd), frame.joint_force, contacts)
-        return self.trust(*frame, contacts, seen)
+        inputs = self.model.network_inputs(Motion(frame.q, frame.qd), frame.joint_force, contacts)
+        return self.trust(*frame, contacts, inputs)
 
-    def range_ratios(self, frame: Frame) -> dict[str, Tensor]:
+    def range_ratios(self, frame: FrameInput) -> dict[str, Tensor]:
         if not self.trust.known:
             return {}
         return dict(zip(self.trust.coordinates, self.trust.ratios(*frame).unbind(-1), strict=True))

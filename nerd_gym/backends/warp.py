@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nerd_gym.physics.warp.frame import frame_kernel
 from nerd_gym.physics.warp.launch import Launcher
-from nerd_gym.physics.warp.tree import Networks, make_physics, make_tree
+from nerd_gym.physics.warp.tree import Networks, make_params, make_tree
 from nerd_gym.robots.links import published_inertia_pairing, read_links
 from nerd_gym.robots.model import FRICTION_LAWS, RobotModel
 from nerd_gym.utils.threads import at_least_one
@@ -54,7 +54,7 @@ class WarpBackend(Backend):
             links["inertia_of"] = published_inertia_pairing(robot, links)
         self._kernel = frame_kernel(len(links["parent"]), robot.nv, len(robot.candidates.radius), robot.free_base)
         self._tree = make_tree(links, robot, wp.device_from_torch(self.device))
-        self._physics = make_physics(robot, self.substeps, law, reference)
+        self._physics = make_params(robot, self.substeps, law, reference)
         self._make_launches(threads)
 
     def _make_launches(self, threads: int | None) -> None:

@@ -43,13 +43,13 @@ class Generate:
     """Options of the backend, e.g. --option reference=True."""
 
     def run(self) -> None:
-        from nerd_gym.data.dataset import Plan, generate
+        from nerd_gym.data.dataset import DatasetPlan, generate
         from nerd_gym.data.task_rollouts import STARTS, default_share
 
         robot = _robot(self.robot)
         options = tuple(map(key_value, self.option))
         share = default_share(robot) if self.task_share is None else self.task_share
-        plan = Plan(
+        plan = DatasetPlan(
             robot,
             self.backend,
             count(self.transitions),
@@ -80,14 +80,14 @@ class Train:
     data_transitions: str | None = None
     """With --mjcf: transitions to generate, with k or M if you like; by default 1M, for a structured model 200k."""
     model: str | None = None
-    """structured (default for a fixed base), sketched (default for a free one), mlp or transformer (the paper's)."""
+    """structured (default for a fixed base), residual (default for a free one), mlp or transformer (the paper's)."""
     data: tuple[Path, ...] = ()
     """The dataset, or several; by default out/data/ROBOT-warp.h5, as `nerd-gym generate` names it."""
     refine: tuple[Path, ...] = ()
     """Policies: record on the teacher where they go and train the model `--start` further."""
     start: Path | None = None
     """A network to go on from; by default, with --refine, the packaged one."""
-    visits: str = "500k"
+    new_transitions: str = "500k"
     """With --refine: how many transitions to record."""
     newest: float = 0.5
     """With --refine: the part of every batch that is drawn from what was recorded last."""
@@ -102,10 +102,10 @@ class Train:
     polish: int | None = None
     """Iterations of L-BFGS on one large batch at the end."""
     size: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
-    """Sizes of a network (sketched, mlp, transformer), e.g. --size width=384 depth=3."""
+    """Sizes of a network (residual, mlp, transformer), e.g. --size width=384 depth=3."""
     transitions: int = 4000
     """structured: how many transitions the inertial parameters are fitted to."""
-    residual: str = "auto"
+    force_net: str = "auto"
     """structured: a network for joint forces that nobody described: on, off, or auto: if the data call for it."""
     seed: int = 0
     """One seed, one result."""
@@ -115,13 +115,13 @@ class Train:
     """The model; by default out/models/ROBOT-MODEL.safetensors."""
 
     def run(self) -> None:
-        from nerd_gym.dynamics.models.checkpoint import DEFAULT_TEACHER, packaged_model
+        from nerd_gym.dynamics.models.checkpoint import DEFAULT_TEACHER, current_kind, packaged_model
         from nerd_gym.dynamics.training.refine import refine
         from nerd_gym.dynamics.training.train import Settings, default_kind, train
 
         robot = self._which_robot()
         data = self.data or (Path("out/data") / f"{robot.name}-{DEFAULT}.h5",)
-        kind = self.model or default_kind(robot)
+        kind = current_kind(self.model) if self.model else default_kind(robot)
         if self.mjcf and "RANK" not in os.environ:  # several processes would make it at once
             self._generate(robot, kind, data[0])
         for path in data:
@@ -130,7 +130,7 @@ class Train:
                 raise FileNotFoundError(f"no dataset at {path}; make one with nerd-gym generate {own}")
         out = self.out or Path("out/models") / f"{robot.name}-{kind}.safetensors"
         network = tuple(map(key_value, self.size))
-        chosen = ("steps", "batch", "optimiser", "lr", "polish", "transitions", "residual", "seed")
+        chosen = ("steps", "batch", "optimiser", "lr", "polish", "transitions", "force_net", "seed")
         settings = Settings(
             kind=kind,
             network=network,
@@ -142,15 +142,20 @@ class Train:
         default = Settings(kind=kind)
         changed = [name for name in chosen if getattr(settings, name) != getattr(default, name)]
         which = f"--mjcf {self.mjcf}" if self.mjcf else self.robot
-        words = [f"nerd-gym train {which} --model {kind}", *(f"--{n} {getattr(settings, n)}" for n in changed)]
+        words = [
+            f"nerd-gym train {which} --model {kind}",
+            *(f"--{n.replace('_', '-')} {getattr(settings, n)}" for n in changed),
+        ]
         words += [f"--size {' '.join(self.size)}"] if self.size else []
         words += [f"--start {self.start.name}"] if self.start else []
         if self.refine:
-            words += [f"--refine {' '.join(path.name for path in self.refine)} --visits {self.visits}"]
+            words += [
+                f"--refine {' '.join(path.name for path in self.refine)} --new-transitions {self.new_transitions}"
+            ]
             words += [f"--newest {self.newest}"]
             start = self.start or packaged_model(robot, DEFAULT_TEACHER)
             out = self.out or Path("out/models") / f"{start.stem}-refined.safetensors"
-            facts = refine(self.refine, start, data, robot, out, settings, count(self.visits), " ".join(words))
+            facts = refine(self.refine, start, data, robot, out, settings, count(self.new_transitions), " ".join(words))
         else:
             facts = train(data, robot, out, settings, " ".join(words))
         if "trust" not in facts:
@@ -174,14 +179,14 @@ class Train:
 
     def _generate(self, robot, kind: str, data: Path) -> None:
         """Make the dataset if it is not there; one that is must be of the size that is asked for, if one is."""
-        from nerd_gym.data.dataset import Plan, generate
+        from nerd_gym.data.dataset import DatasetPlan, generate
         from nerd_gym.dynamics.models.base import kind_of
 
         kind_of(kind)  # a wrong name is told before the work
         if data.exists() and not self.data_transitions:
             return
         transitions = count(self.data_transitions or ("200k" if kind == "structured" else "1M"))
-        counts = generate(Plan(robot, DEFAULT, transitions, seed=self.seed), data)
+        counts = generate(DatasetPlan(robot, DEFAULT, transitions, seed=self.seed), data)
         print("  ".join(f"{name} {value:,}" for name, value in counts.items()))
 
 

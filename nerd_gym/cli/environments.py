@@ -95,7 +95,7 @@ class Bench:
     """Also write the figures to this json."""
 
     def run(self) -> None:
-        from nerd_gym.envs.throughput import bench, table
+        from nerd_gym.envs.throughput import bench, throughput_table
         from nerd_gym.registration import PACKAGED, env_spec
         from nerd_gym.utils.timing import save
 
@@ -103,7 +103,7 @@ class Bench:
             env_spec(env_id)
         env_ids = self.env_id or tuple(PACKAGED)
         rows = bench(env_ids, self.backends, self.num_envs, self.repeats, self.seconds, self.threads)
-        print(table(rows))
+        print(throughput_table(rows))
         if self.out:
             save(self.out, {"rows": rows})
             print(f"written: {self.out}")

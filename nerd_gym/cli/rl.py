@@ -54,7 +54,7 @@ class Train:
 
         from nerd_gym.registration import env_spec
         from nerd_gym.rl.configs import load_config
-        from nerd_gym.rl.train import FINISHED, SO_FAR, Plan, train
+        from nerd_gym.rl.train import FINISHED, SO_FAR, RunPlan, train
         from nerd_gym.rl.trainer import check_library
 
         check_library(self.lib)
@@ -72,7 +72,7 @@ class Train:
         name += [self.backend, self.lib, f"seed{self.seed}"]
         out = self.out or Path("out/rl") / "-".join(name)
         until = count(self.until) if self.until else None
-        plan = Plan(
+        plan = RunPlan(
             self.env_id, self.lib, self.backend, given, self.seed, run, config, self.device, self._command(), until
         )
         facts = train(plan, out)
@@ -147,10 +147,10 @@ class Eval:
     """Also write the figures to this json."""
 
     def run(self) -> None:
-        from nerd_gym.rl.evaluate import evaluate, save_rows, table
+        from nerd_gym.rl.evaluate import evaluate, returns_table, save_rows
 
         rows = evaluate(self.policy, self.backends, self.episodes, self.seed)
-        print(table(rows))
+        print(returns_table(rows))
         if self.out:
             save_rows(self.out, rows)
             print(f"written: {self.out}")

@@ -22,12 +22,12 @@ from nerd_gym.envs.vector import NerdVectorEnv
 from nerd_gym.policies.agents import Agent, agent_name, load_agent
 from nerd_gym.registration import env_spec
 from nerd_gym.robots.model import HINGE, RobotModel
-from nerd_gym.robots.state import MEASURES, Frame
+from nerd_gym.robots.state import MEASURES, FrameInput
 from nerd_gym.utils.progress import progress
 
-from .episodes import Episodes, Watch, episode_env, first_episodes
+from .episodes import Episodes, Probe, episode_env, first_episodes
 from .metrics import Estimate, errors_between, estimate, quantities, quartiles
-from .verdict import Verdict, judge_side
+from .verdict import Verdict, judge
 
 DOUBTED = 0.5  # trust below this is counted
 OUTSIDE = 1.01  # times the training range: its end is the largest sample, and a force at its limit is a hair beyond
@@ -36,7 +36,7 @@ MODEL_FACTS = ("kind", "robot", "teacher", "seed", "command", "hash")
 
 
 @dataclass(frozen=True)
-class Physics:
+class BackendSpec:
     """A backend with its options; `label` is how tables call it."""
 
     label: str
@@ -46,7 +46,7 @@ class Physics:
 
 @dataclass(frozen=True)
 class Trusted:
-    """What a learned model says of the frames that were visited."""
+    """How far a learned model is trusted in the frames of a run."""
 
     doubted: float  # share of frames with trust below one half
     course: Tensor  # [T, 3] quartiles of the trust over the episodes running
@@ -54,24 +54,24 @@ class Trusted:
 
 
 @dataclass
-class Side:
+class BackendRun:
     """One backend's part of a comparison."""
 
-    physics: Physics
+    spec: BackendSpec
     played: Episodes
     learned: bool  # whether the backend is
     figures: dict[str, Estimate] = field(default_factory=dict)
     differences: dict[str, Estimate] = field(default_factory=dict)  # paired, from the baseline's
     errors: dict[str, Tensor] = field(default_factory=dict)  # [T, N] from the baseline's state, NaN unless both run
-    trust: Trusted | None = None  # of a learned model in the frames it visits
-    trust_on_baseline: Trusted | None = None  # and in those that the baseline visits
+    trust: Trusted | None = None  # of a learned model in its own frames
+    trust_on_baseline: Trusted | None = None  # and in those of the baseline
     model: dict[str, Any] = field(default_factory=dict)  # where a learned model comes from
     verdict: Verdict | None = None
 
     @property
     def label(self) -> str:
         """How tables call it."""
-        return self.physics.label
+        return self.spec.label
 
     def error(self, name: str) -> float:
         """Median over the episodes of an error's mean over time."""
@@ -94,29 +94,29 @@ class Comparison:
     resamples: int
     step: float  # s
     units: dict[str, str]  # of the errors
-    sides: list[Side]  # the baseline first
-    yardstick: Side
+    runs: list[BackendRun]  # the baseline first
+    yardstick: BackendRun
 
     @property
-    def baseline(self) -> Side:
+    def baseline(self) -> BackendRun:
         """Whom the others are compared with."""
-        return self.sides[0]
+        return self.runs[0]
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
         """By backend."""
-        return {side.label: side.verdict for side in self.sides[1:]}
+        return {run.label: run.verdict for run in self.runs[1:]}
 
     @property
-    def pair(self) -> tuple[Side, Side]:
+    def pair(self) -> tuple[BackendRun, BackendRun]:
         """Whom a film shows: the baseline and a learned model, or the second backend."""
-        learned = [side for side in self.sides[1:] if side.learned]
-        return self.baseline, (learned or self.sides[1:])[0]
+        learned = [run for run in self.runs[1:] if run.learned]
+        return self.baseline, (learned or self.runs[1:])[0]
 
     def __str__(self) -> str:
-        from .table import table
+        from .table import comparison_table
 
-        return table(self)
+        return comparison_table(self)
 
     def save(self, out: str | Path, video: bool = True, gif: bool = False) -> list[Path]:
         """Write compare.json, .png, .html and, if wanted, .mp4 and .gif into a folder."""
@@ -156,7 +156,7 @@ def compare(
         resamples: of the bootstrap.
     """
     spec, options = env_spec(env_id), options or {}
-    physics = read_backends(backends or backends_for(spec.robot(options)))
+    specs = read_backends(backends or backends_for(spec.robot(options)))
     for name, value, least in (("episodes", episodes, FEWEST), ("resamples", resamples, 100)):
         if value < least:
             raise ValueError(f"{name} is {value}; it must be at least {least}")
@@ -165,19 +165,19 @@ def compare(
             raise ValueError(f"{name} is {value}; it must be between 0 and 1")
     with ExitStack() as stack:
         envs = []
-        for p in physics:  # all of them before anything is computed: wrong input is told at once
+        for p in specs:  # all of them before anything is computed: wrong input is told at once
             envs.append(episode_env(env_id, episodes, p.backend, layout, **options | p.options))
             stack.callback(envs[-1].close)
         agent = load_agent(policy, envs[0], activation, seed)
-        sides = _play(physics, envs, agent, seed, displaced)
-    _check_starts(sides[:-1])
+        runs = _play(specs, envs, agent, seed, displaced)
+    _check_starts(runs[:-1])
     task = envs[0].unwrapped.task
-    for side in sides:
-        side.figures = estimate(quantities(side.played), resamples, seed)
-        if side is not sides[0]:
-            ours, theirs = quantities(sides[0].played), quantities(side.played)
-            side.differences = estimate({name: theirs[name] - ours[name] for name in ours}, resamples, seed)
-            side.errors = errors_between(task.robot, sides[0].played, side.played)
+    for run in runs:
+        run.figures = estimate(quantities(run.played), resamples, seed)
+        if run is not runs[0]:
+            ours, theirs = quantities(runs[0].played), quantities(run.played)
+            run.differences = estimate({name: theirs[name] - ours[name] for name in ours}, resamples, seed)
+            run.errors = errors_between(task.robot, runs[0].played, run.played)
     comparison = Comparison(
         env_id=env_id,
         policy=agent_name(policy),
@@ -190,52 +190,54 @@ def compare(
         displaced=displaced,
         resamples=resamples,
         step=task.frame_dt * task.frames,
-        units={name: _unit(task.robot, name) for name in sides[-1].errors},
-        sides=sides[:-1],
-        yardstick=sides[-1],
+        units={name: _unit(task.robot, name) for name in runs[-1].errors},
+        runs=runs[:-1],
+        yardstick=runs[-1],
     )
-    for side in comparison.sides[1:]:
-        side.verdict = judge_side(comparison, side)
+    for run in comparison.runs[1:]:
+        run.verdict = judge(comparison, run)
     return comparison
 
 
-def _play(physics: list[Physics], envs: list[VectorEnv], agent: Agent, seed: int, displaced: float) -> list[Side]:
+def _play(
+    specs: list[BackendSpec], envs: list[VectorEnv], agent: Agent, seed: int, displaced: float
+) -> list[BackendRun]:
     """Episodes on every backend, and at last on the first from displaced starts; with what learned models trust."""
-    label = f"{physics[0].label}, starts displaced by {displaced:g}"
-    runs = [(p, env, 0.0) for p, env in zip(physics, envs, strict=True)]
-    runs.append((replace(physics[0], label=label), envs[0], displaced))
+    label = f"{specs[0].label}, starts displaced by {displaced:g}"
+    todo = [(p, env, 0.0) for p, env in zip(specs, envs, strict=True)]
+    todo.append((replace(specs[0], label=label), envs[0], displaced))
     judges = {k: env.unwrapped.backend for k, env in enumerate(envs) if _tells_trust(env.unwrapped.backend)}
-    native, sides = envs[0].unwrapped, []
-    with progress(total=len(runs) * native.horizon, unit="step", desc=f"compare {native.spec.id}") as bar:
-        for k, (p, env, away) in enumerate(runs):
+    native, runs = envs[0].unwrapped, []
+    with progress(total=len(todo) * native.horizon, unit="step", desc=f"compare {native.spec.id}") as bar:
+        for k, (p, env, away) in enumerate(todo):
             bar.set_postfix_str(p.label)
-            watch: dict[str, Watch] = {}
+            probes: dict[str, Probe] = {}
             for j, judge in judges.items():
                 if k in (0, j):
-                    watch |= {f"trust {j}": _trust(judge), f"ratios {j}": _ratios(judge)}
-            played = first_episodes(env, agent, seed, away, watch, bar.update)
+                    probes |= {f"trust {j}": _trust(judge), f"ratios {j}": _ratios(judge)}
+            played = first_episodes(env, agent, seed, away, probes, bar.update)
             bar.update(native.horizon - len(played.running))
             backend = env.unwrapped.backend
             model = {name: backend.facts[name] for name in MODEL_FACTS if name in backend.facts}
-            sides.append(Side(p, played, backend.learned, model=model))
+            runs.append(BackendRun(p, played, backend.learned, model=model))
     for k, judge in judges.items():
         names = list(judge.range_ratios(_at_rest(judge)))
-        sides[k].trust = _trusted(sides[k].played, k, names)
-        sides[k].trust_on_baseline = _trusted(sides[0].played, k, names) if k else None
-    return sides
+        runs[k].trust = _trusted(runs[k].played, k, names)
+        runs[k].trust_on_baseline = _trusted(runs[0].played, k, names) if k else None
+    return runs
 
 
-def read_backends(texts: Sequence[str]) -> list[Physics]:
+def read_backends(texts: Sequence[str]) -> list[BackendSpec]:
     """Backends as the user writes them; files are called by their names, and a second of the same by a number."""
     if isinstance(texts, str) or len(texts) < 2:
         raise ValueError(f"backends are {texts!r}; there must be at least two to compare, e.g. warp mujoco")
-    physics: list[Physics] = []
+    specs: list[BackendSpec] = []
     for text in texts:
         name, options = parse_backend(text)
         label = ":".join([name, ",".join(f"{k}={v}" for k, v in plain(options).items())]).rstrip(":")
-        same = sum(p.label.split(" (")[0] == label for p in physics)
-        physics.append(Physics(f"{label} ({same + 1})" if same else label, name, options))
-    return physics
+        same = sum(p.label.split(" (")[0] == label for p in specs)
+        specs.append(BackendSpec(f"{label} ({same + 1})" if same else label, name, options))
+    return specs
 
 
 def plain(options: dict[str, Any]) -> dict[str, Any]:
@@ -243,35 +245,35 @@ def plain(options: dict[str, Any]) -> dict[str, Any]:
     return {name: Path(v).name if isinstance(v, (str, Path)) else v for name, v in options.items()}
 
 
-def _check_starts(sides: list[Side]) -> None:
-    for side in sides:
-        for name, value in side.played.start.items():
-            if not torch.equal(value, sides[0].played.start[name]):
-                raise RuntimeError(f"the starts of {side.label} and {sides[0].label} differ in {name}")
+def _check_starts(runs: list[BackendRun]) -> None:
+    for run in runs:
+        for name, value in run.played.start.items():
+            if not torch.equal(value, runs[0].played.start[name]):
+                raise RuntimeError(f"the starts of {run.label} and {runs[0].label} differ in {name}")
 
 
 def _tells_trust(backend: Backend) -> bool:
     return backend.trust_in(_at_rest(backend), (backend.ground_point, backend.ground_normal)) is not None
 
 
-def _at_rest(backend: Backend) -> Frame:
+def _at_rest(backend: Backend) -> FrameInput:
     """A frame from where the robots are, without forces."""
-    return Frame(backend.q, backend.qd, torch.zeros(backend.num_envs, backend.robot.nj, device=backend.device))
+    return FrameInput(backend.q, backend.qd, torch.zeros(backend.num_envs, backend.robot.nj, device=backend.device))
 
 
-def _trust(judge: Backend) -> Watch:
-    def watch(env: NerdVectorEnv) -> Tensor:
+def _trust(judge: Backend) -> Probe:
+    def probes(env: NerdVectorEnv) -> Tensor:
         return judge.trust_in(env.backend.last, (env.backend.ground_point, env.backend.ground_normal))
 
-    return watch
+    return probes
 
 
-def _ratios(judge: Backend) -> Watch:
+def _ratios(judge: Backend) -> Probe:
     return lambda env: torch.stack(list(judge.range_ratios(env.backend.last).values()), -1)
 
 
 def _trusted(played: Episodes, judge: int, names: list[str]) -> Trusted:
-    trust, ratios = played.watched[f"trust {judge}"], played.watched[f"ratios {judge}"][played.running]
+    trust, ratios = played.probed[f"trust {judge}"], played.probed[f"ratios {judge}"][played.running]
     shares, furthest = (ratios > OUTSIDE).double().mean(0).tolist(), ratios.amax(0).tolist()
     outside = {name: (shares[k], furthest[k]) for k, name in enumerate(names) if shares[k]}
     return Trusted((trust[played.running] < DOUBTED).double().mean().item(), quartiles(trust, played.running), outside)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-from nerd_gym.utils.files import whole
+from nerd_gym.utils.files import atomic_write
 
 from .comparison import Comparison, compare
 from .page import html_table, page, section
@@ -52,7 +52,7 @@ def run_demo(
     head = "<h1>Does a policy behave the same in another simulator?</h1>"
     first = f"{head}\n<ul>{''.join(links)}</ul>\n{html_table(HEAD, rows)}"
     parts = [section(c, folder) for c, folder in zip(comparisons, folders, strict=True)]
-    with whole(out / "demo.html") as part:
+    with atomic_write(out / "demo.html") as part:
         part.write_text(page("demo", [first, *parts]))
     print(f"written to {out}: demo.html, {', '.join(f'{folder.name}/' for folder in folders)}")
     return comparisons
@@ -65,17 +65,17 @@ def summary(c: Comparison) -> list[list[str]]:
     """Rows of the common table, one for each backend."""
     rows = []
     mean = abs(c.baseline.figures["return"].mean)
-    for side in (*c.sides, c.yardstick):
-        e = side.differences.get("return")
+    for run in (*c.runs, c.yardstick):
+        e = run.differences.get("return")
         rows.append(
             [
                 c.env_id,
                 c.policy,
-                side.label,
-                number(side.figures["return"].mean, 4),
+                run.label,
+                number(run.figures["return"].mean, 4),
                 f"{percent(e.mean, mean, 2)}{' %' if mean else ''}" if e else "-",
-                f"{100 * side.figures['full length'].mean:.3g} %",
-                side.verdict.word if side.verdict else "-",
+                f"{100 * run.figures['full length'].mean:.3g} %",
+                run.verdict.word if run.verdict else "-",
             ]
         )
     return rows

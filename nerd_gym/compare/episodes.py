@@ -10,14 +10,14 @@ import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor
 
-from nerd_gym.envs.factory import quiet_env
+from nerd_gym.envs.factory import manual_reset_env
 from nerd_gym.envs.vector import NerdVectorEnv
 from nerd_gym.policies.agents import Agent
 from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.rotations import quat_exp, quat_multiply
 from nerd_gym.wrappers.reference_observation import in_layout
 
-Watch = Callable[[NerdVectorEnv], Tensor]  # [N, ...] after a step
+Probe = Callable[[NerdVectorEnv], Tensor]  # [N, ...] after a step
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Episodes:
     q: Tensor  # [T, N, nq] after each step; after its end an episode's last state
     measures: dict[str, Tensor]  # [T, N], the task's
     model_trust: Tensor | None  # [T, N], if the backend tells it
-    watched: dict[str, Tensor]  # [T, N, ...], of the functions that were given
+    probed: dict[str, Tensor]  # [T, N, ...], of the functions that were given
 
     def mean(self, values: Tensor) -> Tensor:
         """[N]: mean of [T, N] over each episode."""
@@ -47,7 +47,7 @@ class Episodes:
 
 def episode_env(env_id: str, num_envs: int, backend: str, layout: str = "native", **options: Any) -> VectorEnv:
     """An environment such as :func:`first_episodes` takes."""
-    return in_layout(quiet_env(env_id, num_envs, backend, **options), layout)
+    return in_layout(manual_reset_env(env_id, num_envs, backend, **options), layout)
 
 
 def first_episodes(
@@ -55,7 +55,7 @@ def first_episodes(
     agent: Agent,
     seed: int = 0,
     displaced: float = 0.0,
-    watch: dict[str, Watch] | None = None,
+    probes: dict[str, Probe] | None = None,
     on_step: Callable[[], Any] | None = None,
 ) -> Episodes:
     """Every row's first episode.
@@ -64,7 +64,7 @@ def first_episodes(
         env: wrapped or not, in torch and with autoreset DISABLED, so that the last state of an episode can be seen.
         seed: of the starts; row k has that of `seed + k`.
         displaced: how far the starts are moved away from there (:func:`displace`).
-        watch: functions of the native environment to be called after every step, by name.
+        probes: functions of the native environment to be called after every step, by name.
         on_step: called after every step.
     """
     native = env.unwrapped
@@ -89,7 +89,7 @@ def first_episodes(
         q = torch.where(now_running[:, None], backend.q, q)
         told = {"q": q} | ({"model_trust": info["model_trust"]} if "model_trust" in info else {})
         told |= {("measure", name): value for name, value in native.measures().items()}
-        told |= {("watch", name): function(native) for name, function in (watch or {}).items()}
+        told |= {("probes", name): function(native) for name, function in (probes or {}).items()}
         for key, value in told.items():
             series.setdefault(key, []).append(value.clone())  # what a task gives may be a view of the state
         returns = returns + reward * now_running
@@ -114,21 +114,21 @@ def first_episodes(
         q=stacked["q"],
         measures=_named(stacked, "measure"),
         model_trust=stacked.get("model_trust"),
-        watched=_named(stacked, "watch"),
+        probed=_named(stacked, "probes"),
     )
 
 
 def displace(robot: RobotModel, q: Tensor, size: float, seed: int = 0) -> Tensor:
-    """States q [N, nq] moved by `size` (m or rad) one way or the other in every joint and direction.
+    """States q [N, nq] moved by `size` (m or rad) one direction or the other in every joint and direction.
 
     A free base is turned by `size` about some axis.
     """
     generator = torch.Generator().manual_seed(seed)
-    way = torch.sign(torch.rand(q.shape, generator=generator) - 0.5).to(q.device)
-    moved = q + size * way
+    direction = torch.sign(torch.rand(q.shape, generator=generator) - 0.5).to(q.device)
+    moved = q + size * direction
     if robot.free_base:
-        turn = quat_exp(size * torch.nn.functional.normalize(way[:, 4:7], dim=-1))
-        moved[:, 3:7] = torch.nn.functional.normalize(quat_multiply(q[:, 3:7], turn), dim=-1)
+        rotation = quat_exp(size * torch.nn.functional.normalize(direction[:, 4:7], dim=-1))
+        moved[:, 3:7] = torch.nn.functional.normalize(quat_multiply(q[:, 3:7], rotation), dim=-1)
     return moved
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from nerd_gym.envs.factory import quiet_env
+from nerd_gym.envs.factory import manual_reset_env
 from nerd_gym.utils.progress import progress
 from nerd_gym.utils.video import VideoWriter
 
@@ -25,11 +25,11 @@ def film(c: Comparison, paths: list[Path]) -> None:
 
     first, second = c.pair
     rows = min(ROWS, c.episodes)
-    env = quiet_env(c.env_id, rows, first.physics.backend, **c.options | first.physics.options)
+    env = manual_reset_env(c.env_id, rows, first.spec.backend, **c.options | first.spec.options)
     env.reset(seed=c.seed)  # for the grounds
     everyone = torch.ones(rows, dtype=torch.bool)
     stride = max(1, round(1 / (c.step * FPS)))
-    steps = int(max(side.played.lengths[:rows].max() for side in (first, second)))
+    steps = int(max(run.played.lengths[:rows].max() for run in (first, second)))
     frames = range(0, min(steps, int(SECONDS / c.step)), stride)
     with ExitStack() as stack:
         stack.callback(env.close)
@@ -39,7 +39,7 @@ def film(c: Comparison, paths: list[Path]) -> None:
             writer = stack.enter_context(VideoWriter(path, 1 / (c.step * stride * coarse), QUALITY))
             writers.append((writer, coarse))
         for k, t in enumerate(progress(frames, unit="frame", desc="film")):
-            here, there = (side.played.q[min(t, len(side.played.q) - 1), :rows] for side in (first, second))
+            here, there = (run.played.q[min(t, len(run.played.q) - 1), :rows] for run in (first, second))
             env.backend.reset(everyone, here, torch.zeros_like(env.backend.qd))
             text = f"{first.label} blue, {second.label} orange   {(t + 1) * c.step:.2f} s"
             picture = overlay(env, there, rows, text)

@@ -7,7 +7,7 @@ import json
 from html import escape
 from pathlib import Path
 
-from nerd_gym.utils.files import whole
+from nerd_gym.utils.files import atomic_write
 from nerd_gym.utils.optional import require
 
 from .comparison import Comparison
@@ -23,7 +23,7 @@ def save(c: Comparison, out: Path, video: bool = True, gif: bool = False) -> lis
     require("matplotlib", extra="video")
     out.mkdir(parents=True, exist_ok=True)
     paths = [out / f"compare.{kind}" for kind in ("json", "png")]
-    with whole(paths[0]) as part:
+    with atomic_write(paths[0]) as part:
         part.write_text(json.dumps(facts(c), indent=1) + "\n")
     plot(c, paths[1])
     films = {out / "compare.mp4": video, out / "compare.gif": gif}
@@ -33,7 +33,7 @@ def save(c: Comparison, out: Path, video: bool = True, gif: bool = False) -> lis
     if wanted:
         film(c, wanted)
     page_path = out / "compare.html"
-    with whole(page_path) as part:
+    with atomic_write(page_path) as part:
         part.write_text(page(c.policy, [section(c, out)]))
     return [*paths, *wanted, page_path]
 

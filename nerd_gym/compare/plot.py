@@ -7,9 +7,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nerd_gym.utils.files import whole
+from nerd_gym.utils.files import atomic_write
 
-from .comparison import DOUBTED, Comparison, Side
+from .comparison import DOUBTED, BackendRun, Comparison
 from .metrics import quartiles
 from .table import title
 
@@ -21,7 +21,7 @@ OTHERS = ("#2a9d5c", "#8e44ad", "#c0392b", "#00838f")
 def colours(c: Comparison) -> dict[str, str]:
     """The baseline blue, the film's other robot orange."""
     out, others = {c.baseline.label: BASELINE, c.pair[1].label: LEARNED, c.yardstick.label: YARDSTICK}, iter(OTHERS * 9)
-    return out | {side.label: next(others) for side in c.sides if side.label not in out}
+    return out | {run.label: next(others) for run in c.runs if run.label not in out}
 
 
 def plot(c: Comparison, path: Path) -> None:
@@ -31,21 +31,21 @@ def plot(c: Comparison, path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    columns, colour = [*c.sides, c.yardstick], colours(c)
-    dashes = {side.label: DASHES[k % len(DASHES)] for k, side in enumerate(columns)}  # lines often lie on one another
-    judged = [side for side in c.sides if side.trust]
+    columns, colour = [*c.runs, c.yardstick], colours(c)
+    dashes = {run.label: DASHES[k % len(DASHES)] for k, run in enumerate(columns)}  # lines often lie on one another
+    judged = [run for run in c.runs if run.trust]
     panels = 2 + len(c.baseline.played.measures) + len(c.units) + bool(judged)
     wide, high = min(3, panels), -(-panels // 3)
     figure, axes = pyplot.subplots(high, wide, figsize=(4.6 * wide, 3.3 * high), squeeze=False)
     free = iter(axes.flat)
 
-    def intervals(axis, sides: list[Side], which: str, scale: float = 1.0) -> None:
-        for k, side in enumerate(sides):
-            e = getattr(side, which)["return"]
+    def intervals(axis, runs: list[BackendRun], which: str, scale: float = 1.0) -> None:
+        for k, run in enumerate(runs):
+            e = getattr(run, which)["return"]
             spread = [[scale * (e.mean - e.low)], [scale * (e.high - e.mean)]]
-            axis.errorbar([scale * e.mean], [k], xerr=spread, fmt="o", color=colour[side.label], capsize=4)
-        axis.set_yticks(range(len(sides)), [_short(side.label) for side in sides], fontsize=8)
-        axis.set_ylim(len(sides) - 0.5, -0.5)
+            axis.errorbar([scale * e.mean], [k], xerr=spread, fmt="o", color=colour[run.label], capsize=4)
+        axis.set_yticks(range(len(runs)), [_short(run.label) for run in runs], fontsize=8)
+        axis.set_ylim(len(runs) - 0.5, -0.5)
 
     def course(axis, values: Tensor, label: str, of: str) -> None:
         low, middle, high = values.clamp(min=1e-9).T.numpy() if axis.get_yscale() == "log" else values.T.numpy()
@@ -66,24 +66,24 @@ def plot(c: Comparison, path: Path) -> None:
     axis.set_title(f"return less that on {c.baseline.label} ({'%' if mean else 'absolute'})")
     for name in c.baseline.played.measures:
         axis = next(free)
-        for side in columns:
-            course(axis, quartiles(side.played.measures[name], side.played.running), side.label, side.label)
+        for run in columns:
+            course(axis, quartiles(run.played.measures[name], run.played.running), run.label, run.label)
         axis.set_title(name)
         axis.legend(fontsize=7)
     for name, unit in c.units.items():
         axis = next(free)
         axis.set_yscale("log")
-        for side in columns[1:]:
-            course(axis, quartiles(side.errors[name]), side.label, side.label)
+        for run in columns[1:]:
+            course(axis, quartiles(run.errors[name]), run.label, run.label)
         axis.set_title(f"{name} ({unit}) off {c.baseline.label}")
         axis.legend(fontsize=7)
     if judged:
         axis = next(free)
-        for side in judged:
-            if side.trust_on_baseline:
-                label = f"{side.label}, where {c.baseline.label} goes"
-                course(axis, side.trust_on_baseline.course, label, c.baseline.label)
-            course(axis, side.trust.course, f"{side.label}, where it goes", side.label)
+        for run in judged:
+            if run.trust_on_baseline:
+                label = f"{run.label}, where {c.baseline.label} goes"
+                course(axis, run.trust_on_baseline.course, label, c.baseline.label)
+            course(axis, run.trust.course, f"{run.label}, where it goes", run.label)
         axis.set_ylim(-0.03, 1.03)
         axis.axhline(DOUBTED, color="#888888", linewidth=0.8, linestyle=":")
         axis.set_title("trust of the learned model")
@@ -97,7 +97,7 @@ def plot(c: Comparison, path: Path) -> None:
         axis.spines[["top", "right"]].set_visible(False)
     figure.suptitle(f"{title(c)}; lines are medians with quartiles", fontsize=11)
     figure.tight_layout()
-    with whole(path) as part:
+    with atomic_write(path) as part:
         figure.savefig(part, dpi=110, format="png")
     pyplot.close(figure)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nerd_gym import __version__
 
-from .comparison import DOUBTED, Comparison, Side, Trusted, plain
+from .comparison import DOUBTED, BackendRun, Comparison, Trusted, plain
 from .metrics import Estimate, quartiles
 from .verdict import number, percent
 
@@ -26,34 +26,34 @@ def title(c: Comparison) -> str:
 
 def grid(c: Comparison) -> tuple[list[str], list[list[str]]]:
     """The table: labels of the columns, and rows that begin with their name."""
-    columns = [*c.sides, c.yardstick]
+    columns = [*c.runs, c.yardstick]
     mean = abs(c.baseline.figures["return"].mean)
     rows: list[list[str]] = []
 
-    def row(name: str, cell: Callable[[Side], str]) -> None:
-        cells = [cell(side) for side in columns]
+    def row(name: str, cell: Callable[[BackendRun], str]) -> None:
+        cells = [cell(run) for run in columns]
         if any(cells):
             rows.append([name, *(text or "-" for text in cells)])
 
     for name in c.baseline.figures:
         if name in SHARES:
-            row(f"{name} (%)", lambda side, n=name: f"{100 * side.figures[n].mean:.3g}")
+            row(f"{name} (%)", lambda run, n=name: f"{100 * run.figures[n].mean:.3g}")
             continue
-        row(name, lambda side, n=name: _interval(side.figures[n], lambda x: number(x, 4)))
-        row("   difference", lambda side, n=name: _interval(side.differences.get(n), lambda x: number(x, 3, "+")))
+        row(name, lambda run, n=name: _interval(run.figures[n], lambda x: number(x, 4)))
+        row("   difference", lambda run, n=name: _interval(run.differences.get(n), lambda x: number(x, 3, "+")))
         if name == "return" and mean:
-            row("   in %", lambda side: _interval(side.differences.get("return"), lambda x: percent(x, mean, 3)))
+            row("   in %", lambda run: _interval(run.differences.get("return"), lambda x: percent(x, mean, 3)))
     for name, unit in c.units.items():
-        row(f"error of {name} ({unit})", lambda side, n=name: number(side.error(n), 2) if side.errors else "")
+        row(f"error of {name} ({unit})", lambda run, n=name: number(run.error(n), 2) if run.errors else "")
     for name, trusted in (("it visits", "trust"), (f"{c.baseline.label} visits", "trust_on_baseline")):
         row(
             f"trust < {DOUBTED:g} where {name} (%)",
-            lambda side, t=trusted: f"{100 * getattr(side, t).doubted:.3g}" if getattr(side, t) else "",
+            lambda run, t=trusted: f"{100 * getattr(run, t).doubted:.3g}" if getattr(run, t) else "",
         )
-    return [side.label for side in columns], rows
+    return [run.label for run in columns], rows
 
 
-def table(c: Comparison) -> str:
+def comparison_table(c: Comparison) -> str:
     """For a terminal; it ends with the verdicts."""
     head, rows = grid(c)
     lines = [title(c), "", *aligned([["", *head], *rows], right=True), "", *notes(c), ""]
@@ -84,17 +84,17 @@ def notes(c: Comparison) -> list[str]:
         f"Errors are from the state on {c.baseline.label}: mean over time, median of the episodes. "
         "A backend without options has its default physics.",
     ]
-    if any(side.trust for side in c.sides):
+    if any(run.trust for run in c.runs):
         lines.append("Trust is 1 where a model expects to err by a hundredth of what a frame usually changes, or less,")
         lines.append("one half at a tenth, and 0 where it knows nothing.")
-    for side in c.sides:
-        for where, trusted in (("it visits", side.trust), (f"{c.baseline.label} visits", side.trust_on_baseline)):
+    for run in c.runs:
+        for where, trusted in (("it visits", run.trust), (f"{c.baseline.label} visits", run.trust_on_baseline)):
             if trusted and trusted.outside:
                 out = (
                     f"{n} {100 * share:.2g} % (up to {far:.4g} times the range)"
                     for n, (share, far) in trusted.outside.items()
                 )
-                lines.append(f"Outside the training data of {side.label} where {where}: {', '.join(out)}.")
+                lines.append(f"Outside the training data of {run.label} where {where}: {', '.join(out)}.")
     return lines
 
 
@@ -120,26 +120,26 @@ def facts(c: Comparison) -> dict[str, Any]:
         "seconds_per_step": c.step,
         "units": c.units,
         "baseline": c.baseline.label,
-        "backends": {side.label: _side_facts(side) for side in c.sides},
-        "yardstick": {"label": c.yardstick.label, **_side_facts(c.yardstick)},
+        "backends": {run.label: _run_facts(run) for run in c.runs},
+        "yardstick": {"label": c.yardstick.label, **_run_facts(c.yardstick)},
     }
 
 
-def _side_facts(side: Side) -> dict[str, Any]:
+def _run_facts(run: BackendRun) -> dict[str, Any]:
     out: dict[str, Any] = {
-        "model": side.model,
-        "figures": {name: _estimate_facts(e) for name, e in side.figures.items()},
-        "differences": {name: _estimate_facts(e) for name, e in side.differences.items()},
+        "model": run.model,
+        "figures": {name: _estimate_facts(e) for name, e in run.figures.items()},
+        "differences": {name: _estimate_facts(e) for name, e in run.differences.items()},
         "errors": {
-            name: {"median of the mean over time": rounded(side.error(name)), "over time": _course(quartiles(values))}
-            for name, values in side.errors.items()
+            name: {"median of the mean over time": rounded(run.error(name)), "over time": _course(quartiles(values))}
+            for name, values in run.errors.items()
         },
-        "returns": [rounded(x) for x in side.played.returns.tolist()],
+        "returns": [rounded(x) for x in run.played.returns.tolist()],
     }
-    for name, trusted in (("trust", side.trust), ("trust_on_baseline", side.trust_on_baseline)):
+    for name, trusted in (("trust", run.trust), ("trust_on_baseline", run.trust_on_baseline)):
         if trusted is not None:
             out[name] = _trust_facts(trusted)
-    return out | ({"verdict": vars(side.verdict)} if side.verdict else {})
+    return out | ({"verdict": vars(run.verdict)} if run.verdict else {})
 
 
 def _estimate_facts(e: Estimate) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .metrics import Estimate
 
 if TYPE_CHECKING:
-    from .comparison import Comparison, Side
+    from .comparison import BackendRun, Comparison
 
 MILLION = 1_000_000
 VERBS = {"agree": ("agree", "agrees"), "differ": ("differ", "differs"), "undecided": ("are undecided", "is undecided")}
@@ -24,9 +24,9 @@ class Verdict:
     sentence: str
 
 
-def judge_side(c: Comparison, side: Side) -> Verdict:
+def judge(c: Comparison, run: BackendRun) -> Verdict:
     """Compare a backend with the baseline."""
-    difference, mean = side.differences["return"], abs(c.baseline.figures["return"].mean)
+    difference, mean = run.differences["return"], abs(c.baseline.figures["return"].mean)
     limit = c.margin * mean
     if -limit <= difference.low and difference.high <= limit:
         returns = "agree"
@@ -38,11 +38,11 @@ def judge_side(c: Comparison, side: Side) -> Verdict:
     words = f"returns {VERBS[returns][0]}: {middle}{' %' if mean else ''} (95 %: {low} to {high})"
     if returns == "undecided":
         words += f", {episodes_to_decide(difference, limit, c.episodes)} would decide"
-    worse = [name for name in side.errors if not side.error(name) <= c.yardstick.error(name)]
+    worse = [name for name in run.errors if not run.error(name) <= c.yardstick.error(name)]
     motion = "differ" if worse else "agree"
-    named = worse or list(side.errors)
+    named = worse or list(run.errors)
     words += f"; motion {VERBS[motion][1]}: median error of "
-    words += ", ".join(f"{name} {number(side.error(name), 2)} {c.units[name]}" for name in named)
+    words += ", ".join(f"{name} {number(run.error(name), 2)} {c.units[name]}" for name in named)
     words += f"; starts displaced by {c.displaced:g} give "
     words += ", ".join(number(c.yardstick.error(name), 2) for name in named)
     both = {returns, motion}
@@ -62,7 +62,7 @@ def percent(x: float, whole: float, digits: int) -> str:
 
 
 def episodes_to_decide(difference: Estimate, limit: float, episodes: int) -> str:
-    """About how many episodes make the interval so narrow that it lies on one side of the limit."""
+    """About how many episodes make the interval so narrow that it lies on one run of the limit."""
     half = max(difference.high - difference.mean, difference.mean - difference.low)
     gap = abs(abs(difference.mean) - limit)
     if half**2 * episodes > MILLION * gap**2:

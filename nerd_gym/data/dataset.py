@@ -25,11 +25,11 @@ import torch
 from nerd_gym.backends import make_backend
 from nerd_gym.backends.base import Backend
 from nerd_gym.robots.model import RobotModel
-from nerd_gym.utils.files import file_hash, whole
+from nerd_gym.utils.files import atomic_write, file_hash
 from nerd_gym.utils.progress import progress
 
 from .excitation import Sampler, ranges_for
-from .task_rollouts import STARTS, WILD, Visits, all_limited, check_visits
+from .task_rollouts import STARTS, WILD, TaskRollouts, all_limited, check_policies
 
 FORMAT = 1
 FIELDS = ("q", "qd", "force", "ground_point", "ground_normal")
@@ -37,7 +37,7 @@ BLOCK = 256  # trajectories
 
 
 @dataclass(frozen=True)
-class Plan:
+class DatasetPlan:
     """What a dataset holds; two runs with the same plan make the same file."""
 
     robot: RobotModel
@@ -47,9 +47,9 @@ class Plan:
     preset: str = "wide"
     seed: int = 0
     options: tuple[tuple[str, Any], ...] = ()  # of the backend
-    task_share: float = 0.0  # the part of the blocks that starts where the robot's task starts (visits.py)
-    policies: tuple[Path, ...] = ()  # that drive the robots there
-    model: Path | None = None  # to be refined: half of the visits begin where it takes the robots
+    task_share: float = 0.0  # the part of the blocks that starts where the robot's task starts (task_rollouts.py)
+    policies: tuple[Path, ...] = ()  # that excitation the robots there
+    model: Path | None = None  # to be refined: half of the rollouts begin where it takes the robots
     starts: tuple[str, ...] = STARTS  # kinds of those in the task's blocks, in turn
 
     @property
@@ -81,21 +81,21 @@ class Plan:
         return facts
 
 
-def generate(plan: Plan, path: Path) -> dict[str, int]:
+def generate(plan: DatasetPlan, path: Path) -> dict[str, int]:
     """Make the file, going on where an earlier run stopped. Returns counts of trajectories, transitions, dropped."""
     if plan.transitions < 1 or plan.frames < 1:
         raise ValueError(f"transitions is {plan.transitions} and frames {plan.frames}; both must be at least 1")
     if not 0 <= plan.task_share <= 1:
         raise ValueError(f"the share of the task is {plan.task_share}; it must be from 0 to 1")
     if plan.policies and not plan.task_share:
-        raise ValueError("policies drive robots from the starts of their task, whose share is 0; give it one")
+        raise ValueError("policies excitation robots from the starts of their task, whose share is 0; give it one")
     if plan.starts != STARTS and not plan.task_share:
         raise ValueError("starts are those of a robot's task, whose share is 0; give it one")
     odd = [start for start in plan.starts if start not in STARTS]
     if odd or not plan.starts:
         raise ValueError(f"unknown start {odd[0] if odd else ''!r}; valid: {', '.join(STARTS)}")
     if plan.task_share:
-        check_visits(plan.robot, plan.policies)
+        check_policies(plan.robot, plan.policies)
     facts = plan.facts()
     if path.exists():
         _same_plan(path, facts)
@@ -110,27 +110,31 @@ def generate(plan: Plan, path: Path) -> dict[str, int]:
     missing = [block for block, name in enumerate(names) if not name.exists()]
     if missing:
         backend = make_backend(plan.backend, plan.robot, BLOCK, **dict(plan.options))
-        visits = None
+        rollouts = None
         if plan.task_share:
-            visits = Visits(plan.robot, plan.backend, BLOCK, plan.policies, dict(plan.options), plan.model, plan.starts)
+            rollouts = TaskRollouts(
+                plan.robot, plan.backend, BLOCK, plan.policies, dict(plan.options), plan.model, plan.starts
+            )
         with progress(total=plan.blocks, initial=plan.blocks - len(missing), unit="block", desc=path.name) as bar:
             for block in missing:
-                _write(names[block], *_block(plan, backend, block, visits), facts)
+                _write(names[block], *_block(plan, backend, block, rollouts), facts)
                 bar.update()
         backend.close()
-        if visits is not None:
-            visits.close()
+        if rollouts is not None:
+            rollouts.close()
     counts = _merge(names, path, facts)
     shutil.rmtree(parts)
     return counts
 
 
-def _block(plan: Plan, backend: Backend, block: int, visits: Visits | None) -> tuple[dict[str, np.ndarray], int]:
+def _block(
+    plan: DatasetPlan, backend: Backend, block: int, rollouts: TaskRollouts | None
+) -> tuple[dict[str, np.ndarray], int]:
     """One block's trajectories and how many were left out."""
-    if visits is not None and is_visit(plan.task_share, block):
-        drive = visits.start(int(block * plan.task_share + 1e-9), block, plan.seed)
+    if rollouts is not None and is_task_block(plan.task_share, block):
+        excitation = rollouts.start(int(block * plan.task_share + 1e-9), block, plan.seed)
         fastest = math.inf if all_limited(plan.robot) else WILD
-        return _record(drive.backend, plan.frames, lambda frame: drive.step(), fastest)
+        return _record(excitation.backend, plan.frames, lambda frame: excitation.step(), fastest)
     sampler = Sampler(backend, ranges_for(plan.robot, plan.preset, block), plan.seed, block)
     sampler.start()
     forces = sampler.forces(plan.frames)
@@ -143,7 +147,7 @@ def _block(plan: Plan, backend: Backend, block: int, visits: Visits | None) -> t
     return _record(backend, plan.frames, push)
 
 
-def is_visit(share: float, block: int) -> bool:
+def is_task_block(share: float, block: int) -> bool:
     """Whether a block is one of the task's, spread evenly over them all."""
     return int((block + 1) * share + 1e-9) > int(block * share + 1e-9)
 
@@ -174,7 +178,7 @@ def _record(
 
 
 def _write(path: Path, data: dict[str, np.ndarray], dropped: int, facts: dict[str, Any]) -> None:
-    with whole(path) as part, h5py.File(part, "w") as file:
+    with atomic_write(path) as part, h5py.File(part, "w") as file:
         file.attrs.update(facts | {"dropped": dropped})
         for name, values in data.items():
             file.create_dataset(name, data=values)
@@ -183,7 +187,7 @@ def _write(path: Path, data: dict[str, np.ndarray], dropped: int, facts: dict[st
 def _merge(names: list[Path], path: Path, facts: dict[str, Any]) -> dict[str, int]:
     """All blocks into one chunked file, which appears when it is whole."""
     dropped = 0
-    with whole(path) as part, h5py.File(part, "w") as out:
+    with atomic_write(path) as part, h5py.File(part, "w") as out:
         for name in names:
             with h5py.File(name) as block:
                 dropped += int(block.attrs["dropped"])

@@ -21,7 +21,7 @@ from .dataset import BLOCK, FIELDS
 
 HELD_BACK = 0.05  # of the trajectories
 ONE_VALUE = ("backend", "backend_options", "frames")  # that files read together must agree in
-Frames = dict[str, Tensor]  # q, qd, force, next_q, next_qd [B, ...], ground_point, ground_normal [B, 3]
+Transitions = dict[str, Tensor]  # q, qd, force, next_q, next_qd [B, ...], ground_point, ground_normal [B, 3]
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def windows(arrays: dict[str, Tensor], frames: int, size: int, generator: torch.
     return batch | {name: arrays[name][row] for name in ("ground_point", "ground_normal")}
 
 
-def frames_at(arrays: dict[str, Tensor], row: Tensor, at: Tensor) -> Frames:
+def frames_at(arrays: dict[str, Tensor], row: Tensor, at: Tensor) -> Transitions:
     """Single frames: trajectory `row` [B] at frame `at` [B]."""
     frames = {name: arrays[name][row, at] for name in ("q", "qd", "force")}
     frames |= {f"next_{name}": arrays[name][row, at + 1] for name in ("q", "qd")}
@@ -111,9 +111,9 @@ def frames_at(arrays: dict[str, Tensor], row: Tensor, at: Tensor) -> Frames:
 
 
 def nearness(robot: RobotModel, arrays: dict[str, Tensor], chunk: int = 2048) -> tuple[Tensor, Tensor]:
-    """Per frame [M, T]: the least distance to the ground at its ends, and the longest way of a candidate point."""
+    """Per frame [M, T]: least distance to the ground at its ends, largest displacement of a candidate point."""
     find = ContactFinder(robot, Kinematics(robot))
-    near, way = [], []
+    near, displacement = [], []
     for rows in torch.arange(len(arrays["q"])).split(chunk):
         q, length = arrays["q"][rows], arrays["q"].shape[1]
         ground = (arrays[k][rows].repeat_interleave(length, 0) for k in ("ground_point", "ground_normal"))
@@ -121,5 +121,5 @@ def nearness(robot: RobotModel, arrays: dict[str, Tensor], chunk: int = 2048) ->
         distance = contacts.distance.amin(-1).unflatten(0, (-1, length))
         centre = contacts.centre.unflatten(0, (-1, length))
         near.append(torch.minimum(distance[:, 1:], distance[:, :-1]))
-        way.append((centre[:, 1:] - centre[:, :-1]).norm(dim=-1).amax(-1))
-    return torch.cat(near), torch.cat(way)
+        displacement.append((centre[:, 1:] - centre[:, :-1]).norm(dim=-1).amax(-1))
+    return torch.cat(near), torch.cat(displacement)

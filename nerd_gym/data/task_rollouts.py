@@ -1,4 +1,4 @@
-"""States that tasks and their policies visit: blocks of trajectories that start where a task starts its robot.
+"""States that tasks and their policies rollout: blocks of trajectories that start where a task starts its robot.
 
 In a block every row is driven by its own: nothing at all, the task's controller at rest, springs of random stiffness to
 random targets (if the task has springs), random actions, or the block's policy with more or less noise. A quarter of
@@ -63,11 +63,11 @@ def all_limited(robot: RobotModel) -> bool:
     return bool(np.isfinite(robot.joint_range).all())
 
 
-def check_visits(robot: RobotModel, policies: Sequence[Path]) -> str:
-    """The id of the environment that policies drive a robot in; an error if there is none or they are of another."""
+def check_policies(robot: RobotModel, policies: Sequence[Path]) -> str:
+    """The id of the environment that policies act in; an error if there is none or they are of another."""
     env_id = task_of(robot)
     if env_id is None:
-        raise ValueError(f"{robot.name!r} has no task whose states could be visited; valid share of a task: 0")
+        raise ValueError(f"{robot.name!r} has no task to roll out; valid share of a task: 0")
     for path in policies:
         found, _ = task_of_policy(path)
         if found != env_id:
@@ -75,13 +75,13 @@ def check_visits(robot: RobotModel, policies: Sequence[Path]) -> str:
     return env_id
 
 
-def turns(visit: int, policies: int, kinds: Sequence[str] = STARTS) -> tuple[str, int]:
-    """Which kind of start and which policy a visit has: every policy is given one visit of each kind in turn."""
-    return kinds[visit % len(kinds)], visit // len(kinds) % max(1, policies)
+def turns(rollout: int, policies: int, kinds: Sequence[str] = STARTS) -> tuple[str, int]:
+    """Which kind of start and which policy a rollout has: every policy is given one rollout of each kind in turn."""
+    return kinds[rollout % len(kinds)], rollout // len(kinds) % max(1, policies)
 
 
-class Visits:
-    """Environments and policies of a robot, on one backend; :func:`check_visits` tells whether they fit."""
+class TaskRollouts:
+    """Environments and policies of a robot, on one backend; :func:`check_policies` tells whether they fit."""
 
     def __init__(
         self,
@@ -116,26 +116,26 @@ class Visits:
                 raise ValueError(f"{task.robot.name}: a task with several frames in a step cannot be recorded")
         return self._made[key]
 
-    def start(self, visit: int, block: int, seed: int) -> Drive:
-        """Put the robots of a block, the so-manieth visit, where its trajectories begin."""
-        start, which = turns(visit, len(self._policies), self._starts)
-        drive, env_seed = self._drive(which, block, seed), ((seed << 20) + block) * self.num_envs % 2**31
-        drive.env.reset(seed=env_seed)
+    def start(self, rollout: int, block: int, seed: int) -> Excitation:
+        """Put the robots of a block, the so-manieth rollout, where its trajectories begin."""
+        start, which = turns(rollout, len(self._policies), self._starts)
+        excitation, env_seed = self._drive(which, block, seed), ((seed << 20) + block) * self.num_envs % 2**31
+        excitation.env.reset(seed=env_seed)
         if start == "later":
-            drive.warm_up()
+            excitation.warm_up()
         elif start == "displaced":
-            drive.displace()
+            excitation.displace()
         elif start == "passive":
-            drive.let_go()
+            excitation.let_go()
         elif start == "modelled":
             ahead = self._drive(which, block, seed, modelled=True)
             ahead.env.reset(seed=env_seed)
             ahead.warm_up()
-            drive.backend.reset(torch.ones_like(drive.backend.healthy), ahead.backend.q, ahead.backend.qd)
-        return drive
+            excitation.backend.reset(torch.ones_like(excitation.backend.healthy), ahead.backend.q, ahead.backend.qd)
+        return excitation
 
-    def _drive(self, which: int, block: int, seed: int, modelled: bool = False) -> Drive:
-        return Drive(*self.driven(which, modelled), torch.Generator().manual_seed((seed << 24) + block))
+    def _drive(self, which: int, block: int, seed: int, modelled: bool = False) -> Excitation:
+        return Excitation(*self.driven(which, modelled), torch.Generator().manual_seed((seed << 24) + block))
 
     def close(self) -> None:
         """Give back threads."""
@@ -143,7 +143,7 @@ class Visits:
             env.close()
 
 
-class Drive:
+class Excitation:
     """What pushes each of the robots of a block."""
 
     def __init__(self, env: NerdVectorEnv, agent: Any, generator: torch.Generator):
@@ -197,8 +197,8 @@ class Drive:
         q[:, robot.joint_q] += off(JOINT, robot.nj)
         qd[:, robot.joint_qd] += off(RATE, robot.nj)
         if robot.free_base:
-            turn = quat_exp(off(TURN, 3))
-            q[:, 3:7] = torch.nn.functional.normalize(quat_multiply(q[:, 3:7], turn), dim=-1)
+            rotation = quat_exp(off(TURN, 3))
+            q[:, 3:7] = torch.nn.functional.normalize(quat_multiply(q[:, 3:7], rotation), dim=-1)
             qd[:, :6] += torch.cat([off(VELOCITY, 3), off(SPIN, 3)], 1)
         q, qd = q.to(backend.device), qd.to(backend.device)
         backend.reset(everyone, q, qd)

@@ -27,7 +27,7 @@ from nerd_gym.envs.factory import endless_env
 from nerd_gym.registration import task_of
 from nerd_gym.robots.model import HINGE, RobotModel
 from nerd_gym.robots.state import joint_difference, state_error
-from nerd_gym.utils.files import whole
+from nerd_gym.utils.files import atomic_write
 from nerd_gym.utils.progress import progress
 from nerd_gym.utils.video import VideoWriter
 
@@ -278,7 +278,7 @@ def _one(group: Rollouts, update: Callable[[int], Any], on_frame) -> tuple[dict[
     return result, {name: {m: np.array(rows) for m, rows in by.items()} for name, by in curve.items()}
 
 
-def table(facts: dict[str, Any]) -> str:
+def evaluation_table(facts: dict[str, Any]) -> str:
     """Mean / median by scenario, measure and student."""
     teacher = f"teacher {facts['teacher']} ({facts['physics']} physics)"
     lines = [f"{facts['robot']}: error against {teacher}, {facts['rollouts']} rollouts"]
@@ -327,7 +327,7 @@ def plot(facts: dict[str, Any], curves: dict[str, Any], path: Path) -> None:
     teacher = f"{facts['teacher']}, {facts['physics']} physics"
     figure.suptitle(f"{facts['robot']}: median error and quartiles against {teacher}", fontsize=11)
     figure.tight_layout()
-    with whole(path) as part:
+    with atomic_write(path) as part:
         figure.savefig(part, dpi=110, format="png")
     pyplot.close(figure)
 
@@ -372,8 +372,8 @@ def run_evaluation(
     with VideoWriter(out / "evaluation.mp4", fps=20) if filmed else nullcontext() as writer:
         film = Film(writer) if filmed else None
         facts, curves = evaluate(robot, models, teacher, rollouts, seed, only, film, reference)
-    print(table(facts))
-    with whole(out / "evaluation.json") as part:
+    print(evaluation_table(facts))
+    with atomic_write(out / "evaluation.json") as part:
         part.write_text(json.dumps(facts, indent=1) + "\n")
     plot(facts, curves, out / "evaluation.png")
     print(f"written to {out}: evaluation.json, evaluation.png{', evaluation.mp4' if filmed else ''}")

@@ -87,7 +87,7 @@ class SolverNeRD(SolverBase):
             force = self._rows(control.joint_f)[:, self.robot.joint_qd]
             found = self._find_contacts(state.q, *self.ground)
             after = self.dynamics.predict(state, force, found, self.history)
-            self.model_trust = self._trust(*state, force, found, self.dynamics.last_seen())
+            self.model_trust = self._trust(*state, force, found, self.dynamics.last_network_inputs())
             self._set(state_out, self._held(state, after))
         newton.eval_fk(self.model, state_out.joint_q, state_out.joint_qd, state_out)
 

@@ -24,7 +24,7 @@ class BaseMotion(NamedTuple):
 
 def base_motion(state: State) -> BaseMotion:
     """The base's motion at the current state."""
-    return state.keep("base_motion", lambda: _base_motion(state.q, state.qd))
+    return state.cached("base_motion", lambda: _base_motion(state.q, state.qd))
 
 
 def _base_motion(q: Tensor, qd: Tensor) -> BaseMotion:

@@ -173,7 +173,7 @@ class Robot(Task):
         return torch.zeros(len(force), self.robot.nj, device=self.device).index_copy(1, self._actuated, force)
 
     def _view(self, state: State) -> BaseView:
-        return state.keep("base_view", lambda: self._base_view(state))
+        return state.cached("base_view", lambda: self._base_view(state))
 
     def _base_view(self, state: State) -> BaseView:
         q, qd, ground = state.q, state.qd, state.contacts

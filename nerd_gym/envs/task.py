@@ -41,9 +41,9 @@ class State:
         """The candidate points over the ground."""
         return self._backend.contacts
 
-    def keep(self, key: str, compute: Callable[[], Any]) -> Any:
+    def cached(self, key: str, compute: Callable[[], Any]) -> Any:
         """`compute()`, done once per state: reward and observation often need the same."""
-        return self._backend.keep(key, compute)
+        return self._backend.cached(key, compute)
 
     def site(self, name: str) -> Tensor:
         """World position [N, 3] of a named site of the robot."""

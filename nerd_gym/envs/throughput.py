@@ -47,7 +47,7 @@ def bench(
     return time_interleaved(subjects, repeats, seconds)
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
+def throughput_table(rows: Sequence[dict[str, Any]]) -> str:
     """Rows as text."""
     lines = [f"{'environment':26s}{'engine':32s}{'N':>6s}{'env-steps/s':>14s}{'physics-steps/s':>18s}"]
     for row in rows:

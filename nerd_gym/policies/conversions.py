@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nerd_gym.utils.files import under
+from nerd_gym.utils.files import strip_prefix
 from nerd_gym.utils.optional import require
 
 from .policy import ACTIVATIONS, Layers, Policy, numbered_layers, read_rl_games
@@ -111,8 +111,10 @@ def _from_weights(
         raise ValueError(f"{source} is not a continuous policy of linear layers: it has {', '.join(odd) or 'no mu'}")
     memory = {}
     for own in ("", "a_"):  # one for actor and critic, or the actor's
-        memory |= {f"rnn.{name}": value for name, value in under(weights, f"a2c_network.{own}rnn.rnn.").items()}
-        memory |= {f"norm.{name}": value for name, value in under(weights, f"a2c_network.{own}layer_norm.").items()}
+        memory |= {f"rnn.{name}": value for name, value in strip_prefix(weights, f"a2c_network.{own}rnn.rnn.").items()}
+        memory |= {
+            f"norm.{name}": value for name, value in strip_prefix(weights, f"a2c_network.{own}layer_norm.").items()
+        }
     layers = numbered_layers(weights, "a2c_network.actor_mlp.")
     layers.append((weights["a2c_network.mu.weight"], weights["a2c_network.mu.bias"]))
     inputs = memory["rnn.weight_ih_l0"] if memory else layers[0][0]

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nerd_gym.utils.files import whole
+from nerd_gym.utils.files import atomic_write
 from nerd_gym.utils.optional import require
 
 from .policy import Memory, Policy
@@ -34,7 +34,7 @@ def export_onnx(policy: Policy, path: str | Path) -> float:
     error = difference(policy, data)
     if not error <= TOLERANCE:
         raise ValueError(f"{path.name} was not written: onnxruntime's actions are off by {error:.1e}")
-    with whole(path) as part:
+    with atomic_write(path) as part:
         part.write_bytes(data)
     return error
 

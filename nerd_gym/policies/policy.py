@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from nerd_gym.utils.files import load_tensors, save_tensors, under
+from nerd_gym.dynamics.models.checkpoint import current_kind
+from nerd_gym.utils.files import load_tensors, save_tensors, strip_prefix
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}
 Layers = list[tuple[Tensor, Tensor]]  # weight [out, in] and bias [out]
@@ -195,9 +196,11 @@ class Policy(nn.Module):
         tensors, facts = load_tensors(path)
         if "activation" not in facts or not {"mean", "std"} <= tensors.keys():
             raise ValueError(f"{path.name} is not a nerd_gym policy: it has no normaliser or no activation")
+        if isinstance(facts.get("dynamics"), dict) and "kind" in facts["dynamics"]:
+            facts["dynamics"]["kind"] = current_kind(facts["dynamics"]["kind"])
         layers = numbered_layers(tensors, "network.")
         activation, clip = facts.pop("activation"), facts.pop("clip", 5.0)
-        return cls(tensors["mean"], tensors["std"], layers, activation, clip, facts, under(tensors, "memory."))
+        return cls(tensors["mean"], tensors["std"], layers, activation, clip, facts, strip_prefix(tensors, "memory."))
 
     @classmethod
     def from_rl_games(

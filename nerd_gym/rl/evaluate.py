@@ -45,7 +45,7 @@ def evaluate(policies: Sequence[Path], backends: Sequence[str] = (), episodes: i
     return rows
 
 
-def table(rows: Rows) -> str:
+def returns_table(rows: Rows) -> str:
     """Rows as text."""
     lines = [
         f"{'policy':30s}{'backend':24s}{'return':>10s}{'95 %':>22s}{'std':>9s}{'length':>9s}{'full':>7s}{'falls':>7s}"

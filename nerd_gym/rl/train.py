@@ -30,7 +30,7 @@ from tqdm import tqdm
 
 from nerd_gym.policies.facts import environment_facts
 from nerd_gym.policies.policy import Policy
-from nerd_gym.utils.files import whole
+from nerd_gym.utils.files import atomic_write
 from nerd_gym.utils.progress import progress
 
 from .configs import Config, Run
@@ -43,7 +43,7 @@ COLUMNS = ("steps", "seconds", "cpu_seconds", "return", "length", "episodes")
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """What a run is asked to do. Two runs of one plan on one machine give the same policy."""
 
     env_id: str
@@ -67,7 +67,7 @@ class Plan:
         return json.loads(json.dumps(plan, default=str))
 
 
-def train(plan: Plan, out: Path) -> dict[str, Any]:
+def train(plan: RunPlan, out: Path) -> dict[str, Any]:
     """Run the plan in a folder, or go on with it there; returns the policy's facts."""
     if plan.until is not None and not 0 < plan.until < plan.run.steps:
         raise ValueError(f"until is {plan.until}; it must be from 1 to below the run's {plan.run.steps} steps")
@@ -92,7 +92,7 @@ def train(plan: Plan, out: Path) -> dict[str, Any]:
     log.mkdir(parents=True, exist_ok=True)
     with (log / "printed.txt").open("a") as printed, redirect_stdout(printed):
         trainer = kind(_scaled(monitor, plan.run.reward_scale), plan.config, log, plan.seed, plan.run.steps)
-        with whole(out / NOTE) as part:  # now that everything could be made
+        with atomic_write(out / NOTE) as part:  # now that everything could be made
             part.write_text(json.dumps(plan.asked(), indent=1) + "\n")
         run = _Progress(out, monitor, trainer, saved)
         run.note_model(environment_facts(env).get("dynamics", {}).get("hash"))
@@ -184,14 +184,14 @@ class _Progress:
             "monitor": self._monitor.state(),
             "random": _random_state(),
         }
-        with whole(self._out / "checkpoint.pt") as part:
+        with atomic_write(self._out / "checkpoint.pt") as part:
             torch.save(state, part)
         self.write_curve()
         self._last_checkpoint = time.perf_counter()
 
     def write_curve(self) -> None:
         """curve.csv."""
-        with whole(self._out / "curve.csv") as part, part.open("w", newline="") as file:
+        with atomic_write(self._out / "curve.csv") as part, part.open("w", newline="") as file:
             writer = csv.DictWriter(file, COLUMNS)
             writer.writeheader()
             for row in self.curve:
@@ -209,7 +209,7 @@ def _read_checkpoint(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is damaged; remove it to begin the run anew: {error}") from error
 
 
-def _check_folder(out: Path, plan: Plan) -> None:
+def _check_folder(out: Path, plan: RunPlan) -> None:
     """Refuse a folder that holds anything but a run of this plan."""
     asked = plan.asked()
     if (out / NOTE).exists():

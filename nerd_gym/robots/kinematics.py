@@ -26,12 +26,12 @@ class Kinematics:
         columns: list[int] = []  # per frame: index into q, -1 for a welded body
         last: dict[int, int] = {0: -1}  # body -> frame that carries it
         for body in range(1, m.nbody):
-            place = _transform(rotation_matrix(m.body_quat[body]), m.body_pos[body])
+            local = _transform(rotation_matrix(m.body_quat[body]), m.body_pos[body])
             parent = last[int(m.body_parentid[body])]
             joints = range(m.body_jntadr[body], m.body_jntadr[body] + m.body_jntnum[body])
             if not len(joints):
                 parents.append(parent)
-                constants.append(np.stack([place, *np.zeros((3, 4, 4))]))
+                constants.append(np.stack([local, *np.zeros((3, 4, 4))]))
                 columns.append(-1)
             for j in joints:
                 parents.append(parent)
@@ -39,12 +39,12 @@ class Kinematics:
                 if m.jnt_type[j] == FREE:
                     constants.append(np.zeros((4, 4, 4)))
                 else:
-                    constants.append(place @ _joint_terms(m, j))
-                parent, place = len(parents) - 1, np.eye(4)
+                    constants.append(local @ _joint_terms(m, j))
+                parent, local = len(parents) - 1, np.eye(4)
             last[body] = len(parents) - 1
         self.frame_of_body = last
         moving = [f for f, c in enumerate(columns) if c >= 0]
-        self._base = sum(p < 0 for p in parents[: moving[0]])  # the free base's place in the first level
+        self._base = sum(p < 0 for p in parents[: moving[0]])  # the free base's local in the first level
         reference = m.qpos0.copy()
         reference[: 7 if self.free else 0] = 0.0
 
@@ -130,8 +130,8 @@ def _joint_terms(m, j: int) -> np.ndarray:
     terms = np.zeros((4, 4, 4))
     terms[0] = np.eye(4)
     if m.jnt_type[j] == HINGE:
-        turn = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
-        for k, part in ((1, turn), (2, turn @ turn)):
+        cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
+        for k, part in ((1, cross), (2, cross @ cross)):
             terms[k, :3, :3] = part
             terms[k, :3, 3] = -part @ m.jnt_pos[j]
     else:

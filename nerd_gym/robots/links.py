@@ -35,7 +35,7 @@ def read_links(robot: RobotModel) -> dict[str, np.ndarray]:
         "slide": (m.jnt_type == SLIDE).astype(np.int32),
         "inertia_of": np.arange(count, dtype=np.int32),
         "offset": np.zeros((count, 3)),
-        "turn": np.tile(np.eye(3), (count, 1, 1)),
+        "rotation": np.tile(np.eye(3), (count, 1, 1)),
         "axis": np.where(m.jnt_type[:, None] == FREE, 0.0, m.jnt_axis),
         "mass": np.zeros(count),
         "com": np.zeros((count, 3)),
@@ -44,22 +44,22 @@ def read_links(robot: RobotModel) -> dict[str, np.ndarray]:
     frames = {0: (-1, np.eye(3), np.zeros(3))}
     children = iter(builder.joint_child)
     for body in range(1, m.nbody):
-        link, turn, place = frames[int(m.body_parentid[body])]
-        place = place + turn @ m.body_pos[body]
-        turn = turn @ rotation_matrix(m.body_quat[body])
+        link, rotation, position = frames[int(m.body_parentid[body])]
+        position = position + rotation @ m.body_pos[body]
+        rotation = rotation @ rotation_matrix(m.body_quat[body])
         joints = range(m.body_jntadr[body], m.body_jntadr[body] + m.body_jntnum[body])
         for joint in joints:
             if m.jnt_type[joint] == FREE:
-                link, turn, place = joint, np.eye(3), np.zeros(3)
+                link, rotation, position = joint, np.eye(3), np.zeros(3)
                 continue
-            links["parent"][joint], links["turn"][joint] = link, turn
-            links["offset"][joint] = place + turn @ m.jnt_pos[joint]
-            link, turn, place = joint, np.eye(3), -m.jnt_pos[joint]
-        frames[body] = link, turn, place
+            links["parent"][joint], links["rotation"][joint] = link, rotation
+            links["offset"][joint] = position + rotation @ m.jnt_pos[joint]
+            link, rotation, position = joint, np.eye(3), -m.jnt_pos[joint]
+        frames[body] = link, rotation, position
         if len(joints):
             child = next(children)
             links["mass"][link] = builder.body_mass[child]
-            links["com"][link] = np.array(builder.body_com[child], float) + place
+            links["com"][link] = np.array(builder.body_com[child], float) + position
             links["inertia"][link] = np.array(builder.body_inertia[child], float).reshape(3, 3)
     return links | {"frames": frames}
 

@@ -31,7 +31,7 @@ def quat_to_matrix(quat: Tensor) -> Tensor:
 
 
 def quat_rotate(quat: Tensor, vector: Tensor) -> Tensor:
-    """Turn [..., 3] vectors by [..., 4] quaternions: body axes to world axes."""
+    """Rotate [..., 3] vectors by [..., 4] quaternions: body axes to world axes."""
     u = quat[..., 1:]
     t = 2 * torch.linalg.cross(u, vector)
     return vector + quat[..., :1] * t + torch.linalg.cross(u, t)
@@ -54,11 +54,11 @@ def quat_multiply(a: Tensor, b: Tensor) -> Tensor:
     return torch.cat([w, v], 1)
 
 
-def quat_exp(turn: Tensor) -> Tensor:
+def quat_exp(rotation: Tensor) -> Tensor:
     """[N, 3] rotation vectors -> [N, 4]."""
-    angle = torch.linalg.vector_norm(turn, dim=1, keepdim=True)
+    angle = torch.linalg.vector_norm(rotation, dim=1, keepdim=True)
     # torch.sinc(x) is sin(pi x) / (pi x) and right at zero.
-    return torch.cat([torch.cos(angle / 2), 0.5 * torch.sinc(angle / (2 * math.pi)) * turn], 1)
+    return torch.cat([torch.cos(angle / 2), 0.5 * torch.sinc(angle / (2 * math.pi)) * rotation], 1)
 
 
 def quat_log(quat: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ Q_LIMIT = 1e4
 QD_LIMIT = 1e3
 
 
-class Frame(NamedTuple):
+class FrameInput(NamedTuple):
     """What a frame starts from."""
 
     q: Tensor  # [N, nq]
@@ -43,7 +43,7 @@ def state_error(robot: RobotModel, a: Tensor, b: Tensor) -> dict[str, Tensor]:
     errors = {}
     if robot.free_base:
         errors["position"] = (a[:, :3] - b[:, :3]).norm(dim=-1)
-        # The vector part of the turn between them: exact for small turns, where the scalar part is not.
+        # The vector part of the rotation between them: exact for small ones, where the scalar part is not.
         vector = a[:, 3:4] * b[:, 4:7] - b[:, 3:4] * a[:, 4:7] - torch.linalg.cross(a[:, 4:7], b[:, 4:7])
         errors["orientation"] = 2 * torch.asin(vector.norm(dim=-1).clamp(max=1))
     errors["joints"] = joint_difference(robot, a, b).mean(-1)

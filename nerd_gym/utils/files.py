@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """A path to write to; it becomes `path` if the block ends well, and is removed if it does not."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
@@ -28,7 +28,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) 
     """A safetensors file with facts as json in its metadata."""
     from safetensors.torch import save
 
-    with whole(path) as part:  # not save_file, which keeps the file from everyone but its owner
+    with atomic_write(path) as part:  # not save_file, which keeps the file from everyone but its owner
         part.write_bytes(
             save({name: value.cpu().contiguous() for name, value in tensors.items()}, {"facts": json.dumps(facts)})
         )
@@ -51,6 +51,6 @@ def file_hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
-def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def strip_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The tensors whose name starts with `prefix`, by the rest of it."""
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

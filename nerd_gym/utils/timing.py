@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .files import whole
+from .files import atomic_write
 from .progress import progress
 
 PACKAGES = ("gymnasium", "mujoco", "newton", "warp-lang", "torch", "numpy")
@@ -78,5 +78,5 @@ def machine() -> dict[str, Any]:
 
 def save(path: Path, figures: dict[str, Any]) -> None:
     """Write figures with the machine they were taken on, whole or not at all."""
-    with whole(path) as part:
+    with atomic_write(path) as part:
         part.write_text(json.dumps({"machine": machine(), **figures}, indent=2) + "\n")

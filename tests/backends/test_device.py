@@ -5,17 +5,17 @@ import torch
 import warp as wp
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nerd_gym.dynamics.features.kernels import advance_kernel, see_kernel, stand_kernel
+from nerd_gym.dynamics.features.kernels import advance_kernel, contact_distance_kernel, encode_kernel
 from nerd_gym.dynamics.models.checkpoint import save_model
 from nerd_gym.dynamics.models.mlp import MlpModel
-from nerd_gym.dynamics.models.residual import SketchedModel
+from nerd_gym.dynamics.models.residual import ResidualModel
 from nerd_gym.dynamics.models.trust import fit_trust
 from nerd_gym.physics.warp.frame import frame_kernel
-from nerd_gym.physics.warp.frozen_pose import shape_of, sketch_kernel
+from nerd_gym.physics.warp.frozen_pose import frozen_pose_kernel, shape_of
 from nerd_gym.physics.warp.tree import make_tree
 from nerd_gym.robots.links import read_links
 from nerd_gym.robots.state import Motion
-from tests.conftest import ALL_VARIANTS, ROBOTS, make_vec, robot, true_sketch
+from tests.conftest import ALL_VARIANTS, ROBOTS, make_vec, robot, true_prior
 
 SYNCS = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "equal", "is_nonzero", "item")
 HOST_METHODS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__", "__array__")
@@ -41,7 +41,7 @@ def test_step_never_waits_for_the_host(env_id, backend, options, monkeypatch):
     steps_without_the_host(make_vec(env_id, 64, backend=backend, max_episode_steps=3, **options), monkeypatch)
 
 
-@pytest.mark.parametrize("cls", [MlpModel, SketchedModel])
+@pytest.mark.parametrize("cls", [MlpModel, ResidualModel])
 @pytest.mark.parametrize(("env_id", "name"), [("NeRD/Ant-v0", "ant"), ("NeRD/Anymal-v0", "anymal")])
 def test_step_of_a_network_never_waits_for_the_host(env_id, name, cls, monkeypatch, tmp_path):
     """A fresh network with the trust of one that has seen nothing: every part of the step is there."""
@@ -56,14 +56,14 @@ def fresh_facts(cls, model) -> dict:
 
 
 def fresh_tensors(cls, model) -> dict[str, torch.Tensor]:
-    made = cls(model, true_sketch(model) if cls is SketchedModel else {}, fresh_facts(cls, model))
+    made = cls(model, true_prior(model) if cls is ResidualModel else {}, fresh_facts(cls, model))
     made.normaliser.output_limit.fill_(0.1)
     n = 256
     q = torch.as_tensor(model.mj_model.qpos0, dtype=torch.float32).repeat(n, 1) + 0.1 * torch.randn(n, model.nq)
     qd, force = torch.randn(n, model.nv), torch.randn(n, model.nj)
     up = torch.tensor([[0.0, 0.0, 1.0]]).repeat(n, 1)
     train = {"q": q, "qd": qd, "force": force}
-    seen = made.seen(Motion(q, qd), force, made.find_contacts(q, torch.zeros(n, 3), up))
+    seen = made.network_inputs(Motion(q, qd), force, made.find_contacts(q, torch.zeros(n, 3), up))
     trust, _ = fit_trust(model, train, seen, torch.rand(n), steps=1)
     return made.tensors() | trust
 
@@ -115,12 +115,15 @@ def test_kernels_compile_to_ptx(name, tmp_path):
     model = robot(name)
     links = model.nj + int(model.free_base)
     fused = MlpModel(model, {}, fresh_facts(MlpModel, model)).fused.sizes
-    kernels = [frame_kernel(links, model.nv, len(model.candidates.radius), model.free_base), stand_kernel(fused)]
-    kernels += [see_kernel(fused), advance_kernel(fused)]
+    kernels = [
+        frame_kernel(links, model.nv, len(model.candidates.radius), model.free_base),
+        contact_distance_kernel(fused),
+    ]
+    kernels += [encode_kernel(fused), advance_kernel(fused)]
     if model.free_base:
         shape = shape_of(make_tree(read_links(model), model, wp.get_device("cpu")))
-        sketched = fused._replace(falling=False, soon=False, sketched=True)
-        kernels += [sketch_kernel(shape, 1), see_kernel(sketched), advance_kernel(sketched)]
+        with_prior = fused._replace(free_fall_prior=False, predicted_distance=False, has_prior=True)
+        kernels += [frozen_pose_kernel(shape, 1), encode_kernel(with_prior), advance_kernel(with_prior)]
     for kernel in kernels:
         folder = tmp_path / kernel.key
         wp.compile_aot_module(kernel.module, device=None, arch=86, module_dir=folder, use_ptx=True)

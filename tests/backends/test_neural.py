@@ -25,7 +25,7 @@ from tests.conftest import LEARNED_ROBOTS, REFERENCE, everyone, make_vec, robot
 
 @pytest.mark.parametrize("control", ["position", "torque"])
 def test_franka_under_random_actions_follows_its_teacher(control):
-    """Frame 100 of 256 rollouts from reset: below a hundredth of the bound of 0.02 rad and 0.02 m."""
+    """FrameInput 100 of 256 rollouts from reset: below a hundredth of the bound of 0.02 rad and 0.02 m."""
     pair = [make_vec("NeRD/Franka-v0", 256, backend=b, control=control) for b in ("warp", "neural")]
     for env in pair:
         env.reset(seed=500)

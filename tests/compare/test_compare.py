@@ -5,7 +5,6 @@ import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,13 +14,13 @@ from nerd_gym.compare.comparison import compare, read_backends
 from nerd_gym.compare.demo import run_demo
 from nerd_gym.compare.episodes import displace, episode_env, first_episodes
 from nerd_gym.compare.metrics import Estimate, estimate
-from nerd_gym.compare.verdict import episodes_to_decide, judge_side
+from nerd_gym.compare.verdict import episodes_to_decide, judge
 from nerd_gym.dynamics.models.checkpoint import PRETRAINED, load_model, save_model
 from nerd_gym.policies.agents import load_agent
 from nerd_gym.policies.onnx import export_onnx
 from nerd_gym.registration import PACKAGED
 from nerd_gym.robots.state import state_error
-from tests.conftest import REFERENCE, make_vec, random_state, robot
+from tests.conftest import REFERENCE, ROOT, make_vec, random_state, robot
 from tests.policies.test_agents import linear_policy
 from tests.policies.test_policy import recurrent_policy
 
@@ -140,14 +139,14 @@ def test_how_many_episodes_would_decide():
 def test_a_backend_agrees_with_itself_to_the_bit():
     result = compare(CARTPOLE, swing_up, ["warp", "warp"], episodes=16)
     (verdict,) = result.verdicts.values()
-    other = result.sides[1]
+    other = result.runs[1]
     assert verdict.word == "agree" and other.label == "warp (2)"
     assert other.differences["return"] == Estimate(0, 0, 0) and other.error("joints") == 0
     assert torch.equal(other.played.q, result.baseline.played.q)
 
 
 def test_starts_are_the_same_and_the_yardsticks_are_not(comparison):
-    first, *others = (side.played.start for side in comparison.sides)
+    first, *others = (run.played.start for run in comparison.runs)
     assert all(torch.equal(other[name], first[name]) for other in others for name in first)
     moved = comparison.yardstick.played.start
     torch.testing.assert_close((moved["q"] - first["q"]).abs(), torch.full((32, 2), 0.01), atol=1e-5, rtol=0)
@@ -158,11 +157,11 @@ def test_a_learned_model_agrees_with_its_teacher(comparison):
     verdict = comparison.verdicts["neural"]
     assert verdict.word == "agree", verdict
     assert "returns agree" in verdict.sentence and "motion agrees" in verdict.sentence
-    side = comparison.sides[2]
+    run = comparison.runs[2]
     assert comparison.baseline.figures["return"].mean > 800  # it does swing up
-    assert torch.equal(side.played.model_trust, side.played.watched["trust 2"])
-    assert 0 <= side.trust.doubted < 0.5 and len(side.trust.course) == 300
-    assert side.trust_on_baseline.doubted == pytest.approx(side.trust.doubted, abs=0.02)
+    assert torch.equal(run.played.model_trust, run.played.probed["trust 2"])
+    assert 0 <= run.trust.doubted < 0.5 and len(run.trust.course) == 300
+    assert run.trust_on_baseline.doubted == pytest.approx(run.trust.doubted, abs=0.02)
 
 
 @pytest.mark.parametrize(
@@ -178,8 +177,8 @@ def test_a_learned_model_agrees_with_its_teacher(comparison):
 def test_returns_are_judged_by_their_interval(comparison, interval, word):
     """Given in margins."""
     limit = comparison.margin * comparison.baseline.figures["return"].mean
-    side = replace(comparison.sides[1], differences={"return": Estimate(*(limit * x for x in interval))})
-    verdict = judge_side(comparison, side)
+    run = replace(comparison.runs[1], differences={"return": Estimate(*(limit * x for x in interval))})
+    verdict = judge(comparison, run)
     assert verdict.returns == verdict.word == word and verdict.motion == "agree"
     assert ("episodes would decide" in verdict.sentence) == (word == "undecided")
 
@@ -187,13 +186,13 @@ def test_returns_are_judged_by_their_interval(comparison, interval, word):
 def test_motion_is_judged_by_the_yardstick(comparison):
     for factor, word in ((1.0, "agree"), (1.01, "differ")):
         errors = {name: factor * error for name, error in comparison.yardstick.errors.items()}
-        verdict = judge_side(comparison, replace(comparison.sides[2], errors=errors))
+        verdict = judge(comparison, replace(comparison.runs[2], errors=errors))
         assert verdict.motion == verdict.word == word and verdict.returns == "agree"
 
 
 def test_what_a_policy_remembers_of_one_backend_is_forgotten_on_the_next():
     result = compare(CARTPOLE, recurrent_policy(obs_size=4, action_size=1), ["mujoco", "mujoco"], episodes=8)
-    assert torch.equal(result.sides[0].played.q, result.sides[1].played.q)
+    assert torch.equal(result.runs[0].played.q, result.runs[1].played.q)
 
 
 def test_a_wrong_model_differs(tmp_path):
@@ -211,14 +210,14 @@ def test_leaving_the_training_data_is_told(tmp_path):
     tensors["trust.q_range"][0] = 0.5
     save_model(tmp_path / "narrow.safetensors", tensors, facts)
     result = compare(CARTPOLE, "zero", ["mujoco", f"neural:model={tmp_path}/narrow.safetensors"], episodes=16)
-    side = result.sides[1]
-    q = torch.cat([side.played.start["q"][None], side.played.q[:-1]])[..., 0].abs()  # where frames start
-    outside = q[side.played.running] > 0.505
-    share, furthest = side.trust.outside["slider_to_cart"]
+    run = result.runs[1]
+    q = torch.cat([run.played.start["q"][None], run.played.q[:-1]])[..., 0].abs()  # where frames start
+    outside = q[run.played.running] > 0.505
+    share, furthest = run.trust.outside["slider_to_cart"]
     assert share == pytest.approx(outside.double().mean().item()) and share > 0.1
-    assert furthest == pytest.approx(q[side.played.running].max().item() / 0.5)
-    assert set(side.trust_on_baseline.outside) == {"slider_to_cart"}
-    assert side.trust.doubted > 0.1 and "Outside the training data" in str(result)
+    assert furthest == pytest.approx(q[run.played.running].max().item() / 0.5)
+    assert set(run.trust_on_baseline.outside) == {"slider_to_cart"}
+    assert run.trust.doubted > 0.1 and "Outside the training data" in str(result)
 
 
 def test_files_of_one_policy_give_one_comparison(tmp_path):
@@ -226,7 +225,7 @@ def test_files_of_one_policy_give_one_comparison(tmp_path):
     policy.save(tmp_path / "p.safetensors")
     export_onnx(policy, tmp_path / "p.onnx")
     a, b = (compare(CARTPOLE, tmp_path / f"p.{e}", ["warp", "mujoco"], episodes=8) for e in ("safetensors", "onnx"))
-    for one, other in zip(a.sides, b.sides, strict=True):
+    for one, other in zip(a.runs, b.runs, strict=True):
         assert one.figures["return"].mean == pytest.approx(other.figures["return"].mean, rel=1e-3)
     assert a.verdicts["mujoco"].word == b.verdicts["mujoco"].word
 
@@ -234,7 +233,7 @@ def test_files_of_one_policy_give_one_comparison(tmp_path):
 def test_a_row_does_not_depend_on_how_many_are_played(comparison):
     few = compare(CARTPOLE, swing_up, ["warp", "mujoco"], episodes=8)
     for k in range(2):
-        assert torch.equal(few.sides[k].played.returns, comparison.sides[k].played.returns[:8])
+        assert torch.equal(few.runs[k].played.returns, comparison.runs[k].played.returns[:8])
 
 
 @pytest.mark.parametrize(
@@ -305,7 +304,7 @@ def test_the_report_is_whole_and_needs_no_network(comparison, tmp_path, capsys):
 
 
 def test_the_command_films_and_prints_the_verdict(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("nerd_gym.report.SECONDS", 0.2)
+    monkeypatch.setattr("nerd_gym.compare.film.SECONDS", 0.2)
     out = tmp_path / "out"
     args = ["compare", CARTPOLE, "--policy", "zero", "--episodes", "8", "--out", str(out), "--gif"]
     assert main([*args, "--backends", "mujoco", "warp:reference=True"]) == 0
@@ -319,12 +318,12 @@ def test_the_command_films_and_prints_the_verdict(tmp_path, capsys, monkeypatch)
 
 
 def test_the_demo_compares_the_policies_of_a_folder(tmp_path, capsys):
-    entries = ((CARTPOLE, "cartpole/swing.safetensors", ("warp", "neural")),)
+    entries = ((CARTPOLE, "cartpole/swing.safetensors"),)
     with pytest.raises(FileNotFoundError, match=r"no cartpole/swing.safetensors in .*checkout"):
         run_demo(tmp_path / "out", tmp_path, entries=entries)
     assert not (tmp_path / "out").exists()
     linear_policy(make_vec(CARTPOLE, 1, backend="mujoco")).save(tmp_path / entries[0][1])
-    run_demo(tmp_path / "out", tmp_path, 8, video=False, entries=entries)
+    run_demo(tmp_path / "out", tmp_path, 8, video=False, entries=entries, backends=("warp", "neural"))
     printed = capsys.readouterr().out
     assert "neural against warp" in printed and "starts displaced by 0.01" in printed
     page = Page((tmp_path / "out" / "demo.html").read_text())
@@ -343,10 +342,10 @@ def test_a_published_policy_on_every_backend():
         pytest.skip(f"no published policy at {path}; set NERD_GYM_REFERENCE")
     backends = ["warp", "warp:reference=True", "mujoco", "neural"]
     result = compare(CARTPOLE, path, backends, episodes=64, layout="reference", activation="tanh")
-    published = json.loads((Path(__file__).parent.parent / "benchmarks/results/published_policies.json").read_text())
+    published = json.loads((ROOT / "benchmarks/results/published_policies.json").read_text())
     row = next(row for row in published["rows"] if row["policy"] == "Cartpole_seed0")
-    for side, name in zip(result.sides, ("warp", "warp, reference=True", "mujoco", "neural"), strict=True):
-        e = side.figures["return"]
+    for run, name in zip(result.runs, ("warp", "warp, reference=True", "mujoco", "neural"), strict=True):
+        e = run.figures["return"]
         assert e.low - 30 < row[name]["mean"] < e.high + 30
     assert result.verdicts["neural"].word == "agree", result.verdicts["neural"]
     assert result.verdicts["warp:reference=True"].motion == "differ"

@@ -13,7 +13,7 @@ import torch
 from nerd_gym.cli import main
 from nerd_gym.compare.demo import POLICIES
 from nerd_gym.data import dataset
-from nerd_gym.data.dataset import BLOCK, Plan, generate, is_visit
+from nerd_gym.data.dataset import BLOCK, DatasetPlan, generate, is_task_block
 from nerd_gym.data.excitation import KINDS, Sampler, ranges_for
 from nerd_gym.data.task_rollouts import REFINING, STARTS, turns
 from tests.conftest import ROBOTS, backend_at, everyone, make_backend, robot
@@ -28,7 +28,7 @@ def read(path):
 def test_transitions_are_the_teachers(tmp_path, name):
     """A recorded start and its recorded forces lead through the recorded states."""
     path = tmp_path / "data.h5"
-    counts = generate(Plan(robot(name), "warp", 1, frames=12), path)
+    counts = generate(DatasetPlan(robot(name), "warp", 1, frames=12), path)
     data, facts = read(path)
     assert facts["robot_hash"] == robot(name).hash and facts["backend"] == "warp"
     assert counts["trajectories"] + counts["dropped"] == BLOCK and counts["dropped"] < 0.02 * BLOCK
@@ -46,7 +46,7 @@ def test_transitions_are_the_teachers(tmp_path, name):
 def test_visits_of_a_policy_are_the_teachers_and_of_all_kinds(tmp_path):
     """Rows that begin where the task begins: limp, at rest, random and driven, each as the backend really moved it."""
     policy = POLICIES / "ant" / "run-warp-seed0.safetensors"
-    plan = Plan(robot("ant"), "warp", len(STARTS) * BLOCK * 10, frames=10, task_share=1.0, policies=(policy,))
+    plan = DatasetPlan(robot("ant"), "warp", len(STARTS) * BLOCK * 10, frames=10, task_share=1.0, policies=(policy,))
     generate(plan, tmp_path / "a.h5")
     generate(plan, tmp_path / "b.h5")
     data, facts = read(tmp_path / "a.h5")
@@ -69,7 +69,8 @@ def test_visits_of_a_policy_are_the_teachers_and_of_all_kinds(tmp_path):
 def test_starts_can_be_chosen(tmp_path):
     """Passive ones alone: every row falls from the task's start, and nobody acts."""
     generate(
-        Plan(robot("ant"), "warp", 2 * BLOCK * 3, frames=3, task_share=1.0, starts=("passive",)), tmp_path / "a.h5"
+        DatasetPlan(robot("ant"), "warp", 2 * BLOCK * 3, frames=3, task_share=1.0, starts=("passive",)),
+        tmp_path / "a.h5",
     )
     data, facts = read(tmp_path / "a.h5")
     assert len(data["q"]) == 2 * BLOCK and not data["force"].any() and facts["starts"] == "passive"
@@ -77,19 +78,21 @@ def test_starts_can_be_chosen(tmp_path):
 
 
 def test_blocks_of_a_task_are_spread_evenly():
-    assert [is_visit(0.4, block) for block in range(5)].count(True) == 2
-    assert sum(is_visit(0.4, block) for block in range(100)) == 40
-    assert not any(is_visit(0.0, block) for block in range(9)) and all(is_visit(1.0, block) for block in range(9))
+    assert [is_task_block(0.4, block) for block in range(5)].count(True) == 2
+    assert sum(is_task_block(0.4, block) for block in range(100)) == 40
+    assert not any(is_task_block(0.0, block) for block in range(9)) and all(
+        is_task_block(1.0, block) for block in range(9)
+    )
 
 
 def test_every_policy_is_given_every_kind_of_start():
-    assert {turns(visit, 3) for visit in range(12)} == {(start, policy) for start in STARTS for policy in range(3)}
-    assert [turns(visit, 0)[0] for visit in range(5)] == [*STARTS, STARTS[0]]
-    assert {turns(visit, 2, REFINING) for visit in range(12)} == {(s, p) for s in REFINING for p in range(2)}
+    assert {turns(rollout, 3) for rollout in range(12)} == {(start, policy) for start in STARTS for policy in range(3)}
+    assert [turns(rollout, 0)[0] for rollout in range(5)] == [*STARTS, STARTS[0]]
+    assert {turns(rollout, 2, REFINING) for rollout in range(12)} == {(s, p) for s in REFINING for p in range(2)}
 
 
 def test_wild_visits_are_left_out(tmp_path, monkeypatch):
-    plan = Plan(robot("anymal"), "warp", 3 * BLOCK * 20, frames=20, task_share=1.0)
+    plan = DatasetPlan(robot("anymal"), "warp", 3 * BLOCK * 20, frames=20, task_share=1.0)
     monkeypatch.setattr(dataset, "WILD", 6.0)
     counts = generate(plan, tmp_path / "data.h5")
     rates = read(tmp_path / "data.h5")[0]["qd"][..., 6:]
@@ -103,12 +106,13 @@ def test_legged_data_has_the_published_ranges_too():
 
 
 def test_a_killed_run_goes_on_and_makes_the_same_file(tmp_path):
-    plan = Plan(robot("cartpole"), "mujoco", 40 * BLOCK * 20, frames=20)
+    plan = DatasetPlan(robot("cartpole"), "mujoco", 40 * BLOCK * 20, frames=20)
     whole, cut = tmp_path / "whole.h5", tmp_path / "cut.h5"
     generate(plan, whole)
     code = (
-        "from pathlib import Path; from nerd_gym import RobotModel; from nerd_gym.dynamics.dataset import *; "
-        f"generate(Plan(RobotModel.named('cartpole'), 'mujoco', {plan.transitions}, frames=20), Path({str(cut)!r}))"
+        "from pathlib import Path; from nerd_gym import RobotModel; from nerd_gym.data.dataset import *; "
+        f"plan = DatasetPlan(RobotModel.named('cartpole'), 'mujoco', {plan.transitions}, frames=20); "
+        f"generate(plan, Path({str(cut)!r}))"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
     parts = tmp_path / "cut.h5.parts"
@@ -134,17 +138,17 @@ def test_a_killed_run_goes_on_and_makes_the_same_file(tmp_path):
 
 def test_a_file_of_another_plan_is_not_touched(tmp_path):
     path = tmp_path / "data.h5"
-    generate(Plan(robot("cartpole"), "mujoco", 1, frames=3), path)
+    generate(DatasetPlan(robot("cartpole"), "mujoco", 1, frames=3), path)
     before = path.read_bytes()
     with pytest.raises(ValueError, match=r"seed = .*0.*, not 1"):
-        generate(Plan(robot("cartpole"), "mujoco", 1, frames=3, seed=1), path)
-    assert generate(Plan(robot("cartpole"), "mujoco", 1, frames=3), path)["trajectories"] == BLOCK
+        generate(DatasetPlan(robot("cartpole"), "mujoco", 1, frames=3, seed=1), path)
+    assert generate(DatasetPlan(robot("cartpole"), "mujoco", 1, frames=3), path)["trajectories"] == BLOCK
     assert path.read_bytes() == before
 
 
 def test_trajectories_that_come_apart_are_dropped_and_counted(tmp_path, monkeypatch):
     monkeypatch.setattr("nerd_gym.backends.base.QD_LIMIT", 14.0)
-    counts = generate(Plan(robot("cartpole"), "mujoco", 1, frames=20), tmp_path / "data.h5")
+    counts = generate(DatasetPlan(robot("cartpole"), "mujoco", 1, frames=20), tmp_path / "data.h5")
     data, facts = read(tmp_path / "data.h5")
     assert 0 < counts["dropped"] < BLOCK and facts["dropped"] == counts["dropped"]
     assert len(data["q"]) == BLOCK - counts["dropped"] and np.abs(data["qd"][:, 1:]).max() <= 14

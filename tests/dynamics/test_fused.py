@@ -50,9 +50,9 @@ def test_inputs_elements_and_predictions_are_those_of_torch(name):
     model = fitted(MlpModel, name)
     state, force, plane = situation(model.robot, 300)
     contacts = model.find_contacts(state.q, *plane)
-    features, element, _ = model._see(state, force, contacts)
+    features, element, _ = model.encode(state, force, contacts)
     distance = contacts.distance
-    seen = model.fused.see(state, force, contacts)
+    seen = model.fused.encode(state, force, contacts)
     torch.testing.assert_close(seen.inputs, model.normaliser.inputs(features), atol=INPUTS, rtol=1e-5)
     assert torch.equal(seen.element.long(), torch.zeros(300, dtype=torch.long) if element is None else element)
     torch.testing.assert_close(contacts.distance, distance, atol=2e-6, rtol=1e-5)
@@ -65,9 +65,9 @@ def test_joints_with_anchors_references_and_welded_bodies(tmp_path):
     model = MlpModel(RobotModel.from_mjcf(path), {}, {"network": SMALL["mlp"]})
     state, force, plane = situation(model.robot, 64)
     contacts = model.find_contacts(state.q, *plane)
-    features = model._see(state, force, contacts)[0]
+    features = model.encode(state, force, contacts)[0]
     torch.testing.assert_close(
-        model.fused.see(state, force, contacts).inputs, features.clamp(-20, 20), atol=1e-4, rtol=0
+        model.fused.encode(state, force, contacts).inputs, features.clamp(-20, 20), atol=1e-4, rtol=0
     )
     assert_same(*both(model, state, force, plane), state)
 
@@ -75,13 +75,13 @@ def test_joints_with_anchors_references_and_welded_bodies(tmp_path):
 def test_mirrored_states_have_the_same_inputs_and_mirrored_predictions():
     model = fitted(MlpModel, "ant")
     state, force, plane = situation(model.robot, 128)
-    inputs = model.fused.see(state, force, model.find_contacts(state.q, *plane)).inputs.clone()
+    inputs = model.fused.encode(state, force, model.find_contacts(state.q, *plane)).inputs.clone()
     first, _ = both(model, state, force, plane)
     for element in group(model.robot)[1:]:
         there = Motion(*transform_state(model.robot, element, *state))
         turned = transform_joints(element, force)
         moved = moved_ground(model.robot, element, *plane)
-        seen = model.fused.see(there, turned, model.find_contacts(there.q, *moved)).inputs
+        seen = model.fused.encode(there, turned, model.find_contacts(there.q, *moved)).inputs
         torch.testing.assert_close(seen, inputs, atol=INPUTS, rtol=1e-5)
         second, _ = both(model, there, turned, moved)
         assert_same(second, Motion(*transform_state(model.robot, element, *first)), there)
@@ -94,12 +94,12 @@ def test_rows_are_the_same_bits_whatever_the_threads_and_the_kernels_batch(name)
     state, force, plane = situation(models[0].robot, 200)
     first, second = (both(model, state, force, plane)[0] for model in models)
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-    inputs = models[0].fused.see(state, force, models[0].find_contacts(state.q, *plane)).inputs.clone()
+    inputs = models[0].fused.encode(state, force, models[0].find_contacts(state.q, *plane)).inputs.clone()
     for row in (0, 7):
         one = slice(row, row + 1)
         alone = Motion(state.q[one], state.qd[one])
         under = [x[one] for x in plane]
-        seen = models[1].fused.see(alone, force[one], models[1].find_contacts(alone.q, *under))
+        seen = models[1].fused.encode(alone, force[one], models[1].find_contacts(alone.q, *under))
         assert torch.equal(seen.inputs[0], inputs[row])
         assert_same(*both(models[1], alone, force[one], under), state)
     for model in models:
@@ -123,7 +123,7 @@ def test_inputs_are_finite_whatever_the_state():
     model = fitted(MlpModel, "ant")
     state, force, plane = situation(model.robot, 8)
     state.q[0, 2], state.q[1, 9], state.qd[2, 3], force[3, 0] = torch.nan, torch.inf, 1e30, torch.nan
-    seen = model.fused.see(state, force, model.find_contacts(state.q, *plane))
+    seen = model.fused.encode(state, force, model.find_contacts(state.q, *plane))
     assert (seen.inputs.abs() <= 20).all() and (seen.element >= 0).all()
 
 

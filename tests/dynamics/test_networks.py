@@ -8,7 +8,7 @@ from torch.nn.functional import normalize
 
 from nerd_gym.backends import make_backend
 from nerd_gym.dynamics.features.contacts import ContactMotion, masked_features
-from nerd_gym.dynamics.features.robot_centric import RobotFrames
+from nerd_gym.dynamics.features.robot_centric import RobotCentric
 from nerd_gym.dynamics.models.base import kind_of
 from nerd_gym.dynamics.models.mlp import MlpModel
 from nerd_gym.dynamics.models.networks import CausalTransformer, RingCache
@@ -104,8 +104,8 @@ def raw_inputs(model, motion: Motion, force, point, normal):
     """What the network sees before normalisation."""
     contacts = model.find_contacts(motion.q, point, normal)
     if isinstance(model, MlpModel):
-        return model._see(motion, force, contacts)[0]
-    return model._tokens(motion, force, contacts)
+        return model.encode(motion, force, contacts)[0]
+    return model.tokens(motion, force, contacts)
 
 
 def moved(q, qd, turn, shift):
@@ -118,12 +118,12 @@ def moved(q, qd, turn, shift):
     )
 
 
-# Frames.
+# Transitions.
 
 
 @pytest.mark.parametrize("name", ROBOTS)
 def test_advance_inverts_relative_motion(name):
-    frames = RobotFrames(Kinematics(robot(name)))
+    frames = RobotCentric(Kinematics(robot(name)))
     batch = data(name)
     now, after = (Motion(batch["q"][:, t], batch["qd"][:, t]) for t in (3, 4))
     q, qd = frames.advance(now, *frames.relative_motion(now, after))
@@ -144,7 +144,7 @@ def test_inputs_do_not_change_when_the_world_is_moved_and_turned(name, cls):
     turn, shift = normalize(torch.tensor([0.3, -0.8, 0.5, 0.4]), dim=0), torch.tensor([1.0, -2.0, 0.5])
     matrix = quat_to_matrix(turn[None])[0]
     q, qd = moved(q, qd, turn, shift)
-    model.robot_frames.gravity = matrix @ model.robot_frames.gravity
+    model.robot_centric.gravity = matrix @ model.robot_centric.gravity
     after = raw_inputs(model, Motion(q, qd), force, point @ matrix.T + shift, normal @ matrix.T)
     assert before.std(0).max() > 0.1
     # Distances are shown in units of 2 cm, which magnifies rounding fifty times.
@@ -215,7 +215,7 @@ def test_a_cart_on_its_rail_is_the_same_anywhere_at_any_speed_until_it_nears_the
 
 def check_velocities(model: RobotModel):
     kinematics = Kinematics(model)
-    frames, finder = RobotFrames(kinematics), ContactFinder(model, kinematics)
+    frames, finder = RobotCentric(kinematics), ContactFinder(model, kinematics)
     points = ContactMotion(model, kinematics, frames, "cpu")
     q, qd = states(model, 16)
     point, normal = ground(model, 16)
@@ -258,7 +258,7 @@ def test_candidates_that_always_coincide_are_seen_once():
 def test_far_candidates_are_hidden_and_near_ones_shown_as_they_are():
     ant = robot("ant")
     kinematics = Kinematics(ant)
-    finder, frames = ContactFinder(ant, kinematics), RobotFrames(kinematics)
+    finder, frames = ContactFinder(ant, kinematics), RobotCentric(kinematics)
     q, _ = states(ant, 256)
     q[:, 2] = torch.linspace(-0.2, 2.0, 256)
     point, normal = ground(ant, 256)
@@ -401,8 +401,8 @@ def test_an_error_counts_more_in_a_gentle_frame():
     model = fitted(MlpModel, "ant")
     nv = robot("ant").nv
     gentle, violent = torch.full((1, 2 * nv), 0.1), torch.full((1, 2 * nv), 3.0)
-    assert model._scale(gentle).item() < 0.5 * model._scale(violent).item()
-    assert model._scale(0 * gentle).item() > 0.3  # and no frame counts without end
+    assert model.loss_scale(gentle).item() < 0.5 * model.loss_scale(violent).item()
+    assert model.loss_scale(0 * gentle).item() > 0.3  # and no frame counts without end
 
 
 @pytest.mark.parametrize("cls", KINDS)
@@ -463,8 +463,8 @@ def test_a_limp_robot_in_the_air_falls_freely_whatever_the_network_says(name):
     model = fitted(MlpModel, name)
     q, qd = states(model.robot, 16)
     q[:, 2] += 5.0
-    q[:, 7 + model._limited] = model._limits.mean(0)  # far from all limits
-    assert len(model._limited)
+    q[:, 7 + model.limited] = model.limits.mean(0)  # far from all limits
+    assert len(model.limited)
     qd = torch.zeros_like(qd)
     force = torch.zeros(16, model.robot.nj)
     contacts = model.find_contacts(q, *ground(model.robot, 16))

@@ -21,7 +21,7 @@ from tests.conftest import ROOT, everyone, random_state, robot
 
 PACKAGED = sorted(path.stem for path in PRETRAINED.glob("*.safetensors"))
 HELD = ("anymal-mujoco", "anymal-warp-reference")  # in which one of the random starts here leaves the healthy range
-SKETCHED = ("ant-warp", "anymal-warp")  # which throw a robot that starts deep in the ground out of that range
+RESIDUAL = ("ant-warp", "anymal-warp")  # which throw a robot that starts deep in the ground out of that range
 WORLDS = 5
 SMALL = {
     "mlp": {"width": 16, "depth": 1},
@@ -128,7 +128,7 @@ def test_moves_as_the_neural_backend(stem):
     if it.ground is None:
         model = scene(it)
     else:
-        point, normal = tilted(WORLDS, 0.3 if stem in SKETCHED else 1.2)
+        point, normal = tilted(WORLDS, 0.3 if stem in RESIDUAL else 1.2)
         model = tilted_scene(it, point, normal)
     solver = SolverNeRD(model, it, path)
     if it.ground is not None:

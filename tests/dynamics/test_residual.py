@@ -8,16 +8,16 @@ import torch
 
 from nerd_gym.backends import make_backend
 from nerd_gym.data.excitation import Sampler, ranges_for
-from nerd_gym.dynamics.features.robot_centric import RobotFrames
+from nerd_gym.dynamics.features.robot_centric import RobotCentric
 from nerd_gym.dynamics.models.base import kind_of
-from nerd_gym.dynamics.models.frozen_pose import LOOKS, Sketch
+from nerd_gym.dynamics.models.frozen_pose import POSE_UPDATES, FrozenPosePrior
 from nerd_gym.dynamics.models.network_model import NetworkModel
-from nerd_gym.dynamics.models.residual import SketchedModel
+from nerd_gym.dynamics.models.residual import ResidualModel
 from nerd_gym.dynamics.training.train import unexplained
 from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.state import Motion
 from nerd_gym.robots.symmetry import group, transform_joints, transform_state
-from tests.conftest import everyone, robot, true_sketch
+from tests.conftest import everyone, robot, true_prior
 from tests.dynamics.test_fused import INPUTS, assert_same, both, situation
 from tests.dynamics.test_networks import ground, states
 from tests.robots.test_symmetry import moved_ground
@@ -42,11 +42,11 @@ def motion(name: str, backend: str, frames: int = 8, rows: int = 256) -> dict[st
     return batch | {key: getattr(teacher, key).repeat(frames, 1) for key in ("ground_point", "ground_normal")}
 
 
-def fitted(name: str) -> SketchedModel:
+def fitted(name: str) -> ResidualModel:
     """Random weights and a fitted normaliser."""
     torch.manual_seed(0)
-    facts = {"network": {"width": 32, "depth": 2}} | SketchedModel.new_facts(robot(name))
-    model = SketchedModel(robot(name), true_sketch(robot(name)), facts)
+    facts = {"network": {"width": 32, "depth": 2}} | ResidualModel.new_facts(robot(name))
+    model = ResidualModel(robot(name), true_prior(robot(name)), facts)
     model.fit_normaliser(motion(name, "warp"))
     return model
 
@@ -56,13 +56,16 @@ def test_the_more_looks_the_less_is_left_to_a_network(name):
     """Contacts, limits and wild motion included; with a look in every substep a sketch is nearly its teacher."""
     model, batch = robot(name), motion(name, "warp")
     now, after = (Motion(batch["q"][:, t], batch["qd"][:, t]) for t in (0, 1))
-    true_step, true_change = RobotFrames(Kinematics(model)).relative_motion(now, after)
-    plane, bounds = (batch["ground_point"], batch["ground_normal"]), {1: 0.033, LOOKS: 0.01, model.substeps: 0.001}
-    for looks, bound in bounds.items():
-        sketch = Sketch(model, *true_sketch(model).values(), looks=looks)
-        step, change, _ = sketch(now, batch["force"][:, 0], plane)
+    true_step, true_change = RobotCentric(Kinematics(model)).relative_motion(now, after)
+    plane, bounds = (
+        (batch["ground_point"], batch["ground_normal"]),
+        {1: 0.033, POSE_UPDATES: 0.01, model.substeps: 0.001},
+    )
+    for pose_updates, bound in bounds.items():
+        prior = FrozenPosePrior(model, *true_prior(model).values(), pose_updates=pose_updates)
+        step, change, _ = prior(now, batch["force"][:, 0], plane)
         left = unexplained(model, true_change, change - true_change)
-        assert max(left.values()) < bound, (looks, left)
+        assert max(left.values()) < bound, (pose_updates, left)
         assert max(unexplained(model, true_step, step - true_step).values()) < 0.1 * bound
 
 
@@ -70,14 +73,14 @@ def test_robots_that_are_sketched_in_step_do_not_notice_each_other():
     """The same bits in whatever company, at the end of a batch and beside a robot that has come apart."""
     model = robot("ant")
     state, force, plane = situation(model, 13)
-    sketch = Sketch(model, *true_sketch(model).values(), threads=1)
-    whole = sketch(state, force, plane)
+    prior = FrozenPosePrior(model, *true_prior(model).values(), threads=1)
+    whole = prior(state, force, plane)
     for rows in ([12], [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]):
-        some = sketch(Motion(*(x[rows] for x in state)), force[rows], tuple(x[rows] for x in plane))
+        some = prior(Motion(*(x[rows] for x in state)), force[rows], tuple(x[rows] for x in plane))
         assert all(torch.equal(a, b[rows]) for a, b in zip(some, whole, strict=True))
     state.qd[5] = 1e20
     others = [row for row in range(13) if row != 5]
-    wild = sketch(state, force, plane)
+    wild = prior(state, force, plane)
     assert not wild[1][5].isfinite().all() and all(x.isfinite().all() for x in whole)
     assert all(torch.equal(a[others], b[others]) for a, b in zip(wild, whole, strict=True))
 
@@ -87,8 +90,8 @@ def test_one_lane_gives_what_eight_give():
     model = robot("ant")
     batch = motion("ant", "warp")
     now, plane = Motion(batch["q"][:, 0], batch["qd"][:, 0]), (batch["ground_point"], batch["ground_normal"])
-    wide, narrow = (Sketch(model, *true_sketch(model).values(), width=width) for width in (8, 1))
-    for a, b in zip(*(sketch(now, batch["force"][:, 0], plane) for sketch in (wide, narrow)), strict=True):
+    wide, narrow = (FrozenPosePrior(model, *true_prior(model).values(), width=width) for width in (8, 1))
+    for a, b in zip(*(prior(now, batch["force"][:, 0], plane) for prior in (wide, narrow)), strict=True):
         torch.testing.assert_close(a, b, atol=1e-3, rtol=1e-3)
 
 
@@ -109,9 +112,9 @@ def test_in_flight_a_sketch_is_mujocos_frame(name):
     teacher = make_backend("mujoco", model, n)
     teacher.reset(everyone(n), q, qd)
     teacher.step(force)
-    _, true_change = RobotFrames(Kinematics(model)).relative_motion(Motion(q, qd), Motion(teacher.q, teacher.qd))
-    sketch = Sketch(model, *true_sketch(model).values())
-    _, change, ahead = sketch(Motion(q, qd), force, (teacher.ground_point, teacher.ground_normal))
+    _, true_change = RobotCentric(Kinematics(model)).relative_motion(Motion(q, qd), Motion(teacher.q, teacher.qd))
+    prior = FrozenPosePrior(model, *true_prior(model).values())
+    _, change, ahead = prior(Motion(q, qd), force, (teacher.ground_point, teacher.ground_normal))
     assert max(unexplained(model, true_change, change - true_change).values()) < 1e-3
     # The distances ahead are those of the end, but for what the forces did on the way.
     torch.testing.assert_close(ahead, teacher.contacts.distance, atol=0.02, rtol=0)
@@ -121,11 +124,11 @@ def test_in_flight_a_sketch_is_mujocos_frame(name):
 def test_kernels_give_what_torch_gives(name):
     model = fitted(name)
     state, force, plane = situation(model.robot, 300)
-    features, element, _ = model._see(state, force, model.find_contacts(state.q, *plane))
-    seen = model.fused.see(state, force, model.find_contacts(state.q, *plane))
+    features, element, _ = model.encode(state, force, model.find_contacts(state.q, *plane))
+    seen = model.fused.encode(state, force, model.find_contacts(state.q, *plane))
     torch.testing.assert_close(seen.inputs, model.normaliser.inputs(features), atol=INPUTS, rtol=1e-4)
     assert torch.equal(seen.element.long(), torch.zeros(300, dtype=torch.long) if element is None else element)
-    torch.testing.assert_close(seen.quiet[:, None], model.quiet(seen.inputs), atol=1e-4, rtol=1e-3)
+    torch.testing.assert_close(seen.gate[:, None], model.output_gate(seen.inputs), atol=1e-4, rtol=1e-3)
     assert_same(*both(model, state, force, plane), state)
     assert model.fused.sizes.inputs == model.module[0].in_features == list(model.input_groups().values())[-1].stop
     batch = {key: value[:200] for key, value in motion(name, "warp").items()}
@@ -161,7 +164,7 @@ def test_a_limp_robot_in_the_air_falls_freely_whatever_the_network_says(name):
     model = fitted(name)
     q, qd = states(model.robot, 16)
     q[:, 2] += 5.0
-    q[:, 7 + model._limited] = model._limits.mean(0)
+    q[:, 7 + model.limited] = model.limits.mean(0)
     qd, force = torch.zeros_like(qd), torch.zeros(16, model.robot.nj)
     contacts = model.find_contacts(q, *ground(model.robot, 16))
     expected = torch.zeros_like(qd)
@@ -169,8 +172,8 @@ def test_a_limp_robot_in_the_air_falls_freely_whatever_the_network_says(name):
     after = model.predict(Motion(q, qd), force, contacts, None)
     assert ((after.qd - expected).abs() < 0.02 * model.normaliser.output_std[model.robot.nv :]).all()
     # Under forces it has its say again.
-    seen = model.fused.see(Motion(q, qd), force + 100.0, contacts)
-    assert seen.quiet.min() > 20 * model.fused.see(Motion(q, qd), force, contacts).quiet.max() > 0
+    seen = model.fused.encode(Motion(q, qd), force + 100.0, contacts)
+    assert seen.gate.min() > 20 * model.fused.encode(Motion(q, qd), force, contacts).gate.max() > 0
 
 
 @pytest.mark.parametrize("name", LEGGED)
@@ -183,7 +186,7 @@ def test_a_network_gone_wild_stays_near_the_sketch(name):
     now, force = Motion(batch["q"][:, 0], batch["qd"][:, 0]), batch["force"][:, 0]
     plane = batch["ground_point"], batch["ground_normal"]
     after = model.predict(now, force, model.find_contacts(now.q, *plane), None)
-    _, change, _ = model.sketch(now, force, plane)
+    _, change, _ = model.prior(now, force, plane)
     joints = model.robot.joint_qd
     off = (after.qd - now.qd - change)[:, joints].abs()
     assert (off <= 1.01 * model.normaliser.output_limit[model.robot.nv :][joints].max()).all() and off.max() > 0.1
@@ -192,8 +195,8 @@ def test_a_network_gone_wild_stays_near_the_sketch(name):
 def test_a_saved_model_predicts_the_same_bits_and_keeps_its_sketch():
     model = fitted("ant")
     tensors = model.tensors()
-    assert torch.equal(tensors["sketch.gains"], true_sketch(model.robot)["sketch.gains"])
-    again = kind_of("sketched")(model.robot, tensors, model.facts)
+    assert torch.equal(tensors["prior.gains"], true_prior(model.robot)["prior.gains"])
+    again = kind_of("residual")(model.robot, tensors, model.facts)
     state, force, plane = situation(model.robot, 32)
     first, second = (both(m, state, force, plane)[0] for m in (model, again))
     assert torch.equal(first.q, second.q) and torch.equal(first.qd, second.qd)
@@ -203,10 +206,10 @@ def test_inputs_are_finite_whatever_the_state():
     model = fitted("ant")
     state, force, plane = situation(model.robot, 8)
     state.q[0, 2], state.q[1, 9], state.qd[2, 3], force[3, 0] = torch.nan, torch.inf, 1e30, torch.nan
-    seen = model.fused.see(state, force, model.find_contacts(state.q, *plane))
+    seen = model.fused.encode(state, force, model.find_contacts(state.q, *plane))
     assert (seen.inputs.abs() <= 20).all() and (seen.element >= 0).all()
 
 
 def test_a_fixed_base_is_refused():
     with pytest.raises(ValueError, match="franka has a fixed base"):
-        SketchedModel(robot("franka"), {}, {})
+        ResidualModel(robot("franka"), {}, {})

@@ -5,9 +5,9 @@ import pytest
 import torch
 import warp as wp
 
-from nerd_gym.data.dataset import Plan, generate
+from nerd_gym.data.dataset import DatasetPlan, generate
 from nerd_gym.data.reader import Data
-from nerd_gym.dynamics.models.force_networks import ContactLaw, TorqueLaw
+from nerd_gym.dynamics.models.force_networks import ContactForceNet, JointForceNet
 from nerd_gym.dynamics.models.structured import StructuredModel
 from nerd_gym.dynamics.models.trust import Trust, TrustFeatures, fit_trust, rank_correlation
 from nerd_gym.dynamics.training.structured import draw, inside_limits, train_structured
@@ -66,10 +66,10 @@ def test_articulated_motion_is_the_analytical_backends(name):
 def test_laws_in_the_kernel_are_laws_in_torch(with_torque):
     model = robot("pendulum_contact")
     torch.manual_seed(3)
-    contact = ContactLaw(width=8, force=500.0)
+    contact = ContactForceNet(width=8, force=500.0)
     for parameter in contact.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
-    torque = TorqueLaw(model, width=8, rate=torch.tensor([3.0, 5.0]), force=torch.tensor([40.0, 20.0]))
+    torque = JointForceNet(model, width=8, rate=torch.tensor([3.0, 5.0]), force=torch.tensor([40.0, 20.0]))
     torch.nn.init.normal_(torque.last.weight)
     tensors = {"parameters": true_parameters(model)}
     tensors |= {f"contact.{k}": v.detach() for k, v in contact.state_dict().items()}
@@ -82,7 +82,7 @@ def test_laws_in_the_kernel_are_laws_in_torch(with_torque):
     result = student.predict(Motion(q, qd), force, contacts)
     twin = Articulated(model, student.inertias.links())
     double = [x.double() for x in (q, qd, force)]
-    laws = {"contact_law": contact.double(), "torque_law": torque.double() if with_torque else None}
+    laws = {"contact_law": contact.double(), "joint_law": torque.double() if with_torque else None}
     with torch.no_grad():
         next_q, next_qd = twin.frame(*double, (point.double(), normal.double()), **laws)
     off = (next_qd - result.qd).abs().amax(-1) / (1 + next_qd.abs().amax(-1))
@@ -109,7 +109,7 @@ def made_up_data(model, law, trajectories=128, frames=30):
     hold = torch.as_tensor(model.force_limit) * torch.randn(trajectories, model.nj, generator=generator).double() / 20
     for frame in range(frames):
         force = hold if frame % 10 < 5 else -hold
-        q, qd = twin.frame(q, qd, force, torque_law=law)
+        q, qd = twin.frame(q, qd, force, joint_force_net=law)
         for name, value in (("q", q), ("qd", qd), ("force", force)):
             rows[name].append(value)
     arrays = {name: torch.stack(values, 1).float() for name, values in rows.items()}
@@ -147,9 +147,9 @@ def test_a_torque_law_learns_what_nobody_described(tmp_path):
 def test_a_teacher_with_other_joint_limits_teaches_its_inertias(tmp_path):
     """MuJoCo's limits are no springs; frames that reach them must not bend the inertias."""
     path, model = tmp_path / "data.h5", robot("cartpole")
-    generate(Plan(model, "mujoco", 20_000, frames=40), path)
+    generate(DatasetPlan(model, "mujoco", 20_000, frames=40), path)
     data = Data.load(path, model)
-    settings = Settings(transitions=2000, residual="off")
+    settings = Settings(transitions=2000, force_net="off")
     assert not inside_limits(model, draw(data.train, None, 2000, torch.Generator().manual_seed(0))).all()
     _, learned = train_structured(data, settings, tmp_path / "x.checkpoint", {})
     assert learned["residual"] < 1e-4

@@ -15,9 +15,9 @@ from torch import nn
 
 from nerd_gym.cli import main
 from nerd_gym.compare.demo import POLICIES
-from nerd_gym.data.dataset import Plan, generate
+from nerd_gym.data.dataset import DatasetPlan, generate
 from nerd_gym.dynamics.models.checkpoint import load_model
-from nerd_gym.dynamics.training.loop import Loop, Recipe, make_optimiser
+from nerd_gym.dynamics.training.loop import Recipe, TrainingLoop, make_optimiser
 from nerd_gym.utils.files import file_hash
 from tests.conftest import make_vec, robot
 
@@ -27,7 +27,7 @@ SMALL = ["--model", "mlp", "--size", "width=16", "depth=2", "--batch", "64"]
 @pytest.fixture(scope="module")
 def data(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("data") / "cartpole.h5"
-    generate(Plan(robot("cartpole"), "warp", 40_000, frames=40), path)
+    generate(DatasetPlan(robot("cartpole"), "warp", 40_000, frames=40), path)
     return path
 
 
@@ -69,10 +69,10 @@ def test_a_model_is_refined_where_a_policy_goes(tmp_path, capsys):
     """Recorded on the teacher, trained further from the old weights; the same command goes on or has nothing to do."""
     policy = POLICIES / "ant" / "run-warp-seed0.safetensors"
     data, first, out = tmp_path / "ant.h5", tmp_path / "first.safetensors", tmp_path / "second.safetensors"
-    generate(Plan(robot("ant"), "warp", 5000, frames=10), data)
+    generate(DatasetPlan(robot("ant"), "warp", 5000, frames=10), data)
     plain = ["train", "ant", "--data", str(data), "--batch", "64", "--steps", "20"]
     assert main([*plain, "--size", "width=16", "depth=2", "--out", str(first)]) == 0
-    words = [*plain, "--refine", str(policy), "--start", str(first), "--visits", "5k"]
+    words = [*plain, "--refine", str(policy), "--start", str(first), "--new-transitions", "5k"]
     assert main([*words, "--out", str(first)]) == 2
     assert "is the model to start from" in capsys.readouterr().err
     assert main([*words, "--newest", "1.5", "--out", str(out)]) == 2 and not out.exists()
@@ -87,11 +87,11 @@ def test_a_model_is_refined_where_a_policy_goes(tmp_path, capsys):
     assert (new["normaliser.output_limit"] >= old["normaliser.output_limit"]).all()
     assert not torch.equal(old["network.0.weight"], new["network.0.weight"])
     assert policy.name in facts["data_command"] and set(facts["r2"]) == {"linear", "angular", "joints"}
-    [visits] = tmp_path.glob("second-*.h5")
-    with h5py.File(visits) as file:
+    [recorded] = tmp_path.glob("second-*.h5")
+    with h5py.File(recorded) as file:
         assert file.attrs["model"] == file_hash(first) and np.isfinite(file["q"][:]).all()
-    written = visits.stat().st_mtime_ns
-    assert main([*words, "--out", str(out)]) == 0 and visits.stat().st_mtime_ns == written
+    written = recorded.stat().st_mtime_ns
+    assert main([*words, "--out", str(out)]) == 0 and recorded.stat().st_mtime_ns == written
 
 
 def test_wrong_files_are_named_and_kept(data, tmp_path, capsys):
@@ -117,7 +117,7 @@ def test_wrong_files_are_named_and_kept(data, tmp_path, capsys):
         assert main(command(data, out, *args)) == 2
         assert message in capsys.readouterr().err
     assert main(["train", "cartpole", "--data", str(data), "--model", "magic"]) == 2
-    assert "unknown kind of model 'magic'; valid: structured, sketched, mlp, transformer" in capsys.readouterr().err
+    assert "unknown kind of model 'magic'; valid: structured, residual, mlp, transformer" in capsys.readouterr().err
     assert main(["train", "franka", "--data", str(data)]) == 2
     assert "holds motion of robot 'cartpole'" in capsys.readouterr().err
     assert not out.exists() and not checkpoint.exists()
@@ -131,7 +131,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
         quadratic(tmp_path / "a.checkpoint", Recipe(steps=11, batch=4, warmup=1)).run()
 
 
-def quadratic(checkpoint: Path, recipe: Recipe) -> Loop:
+def quadratic(checkpoint: Path, recipe: Recipe) -> TrainingLoop:
     """Linear regression with features of very different scales."""
     torch.manual_seed(0)
     module = nn.Linear(6, 3).double()
@@ -145,7 +145,7 @@ def quadratic(checkpoint: Path, recipe: Recipe) -> Loop:
         return (module(x) - x @ truth.T).square().mean()
 
     fixed = sample(torch.Generator().manual_seed(9), 512)
-    return Loop(module, sample, loss, lambda: {"error": loss(fixed).item()}, recipe, checkpoint, {})
+    return TrainingLoop(module, sample, loss, lambda: {"error": loss(fixed).item()}, recipe, checkpoint, {})
 
 
 @pytest.mark.parametrize("optimiser", ["soap", "adamw"])
@@ -162,8 +162,8 @@ def test_optimisers_polish_and_average(optimiser, tmp_path):
 TOGETHER = """
 import sys, torch
 from pathlib import Path
-from nerd_gym.files import file_hash
-from nerd_gym.dynamics.optimise import Recipe, processes
+from nerd_gym.utils.files import file_hash
+from nerd_gym.dynamics.training.loop import Recipe, processes
 from tests.dynamics.test_training import quadratic
 with processes() as rank:
     loop = quadratic(Path(sys.argv[1]) / "checkpoint", Recipe(steps=20, batch=8, optimiser="adamw", warmup=1))

@@ -196,7 +196,7 @@ def test_from_an_mjcf_to_a_learned_environment(tmp_path, monkeypatch, capsys):
     command = ["train", "--mjcf", str(CRITTER), "--data-transitions", "20k", *small]
     assert main(command) == 0
     told = capsys.readouterr().out
-    model = tmp_path / "out" / "models" / "critter-sketched.safetensors"
+    model = tmp_path / "out" / "models" / "critter-residual.safetensors"
     assert (tmp_path / "out" / "data" / "critter-warp.h5").exists()
     line = next(text for text in told.splitlines() if text.startswith("use it:"))
     env = eval(line.removeprefix("use it:"), {"gymnasium": gymnasium})
@@ -205,11 +205,11 @@ def test_from_an_mjcf_to_a_learned_environment(tmp_path, monkeypatch, capsys):
         obs, reward, *_, info = env.step(env.action_space.sample())
         assert np.isfinite(obs).all() and np.isfinite(reward) and 0 <= info["model_trust"] <= 1
     _, facts = load_model(model, robot("critter"))
-    assert facts["kind"] == "sketched" and facts["command"].startswith(f"nerd-gym train --mjcf {CRITTER}")
+    assert facts["kind"] == "residual" and facts["command"].startswith(f"nerd-gym train --mjcf {CRITTER}")
     # Data that are there are used again, unless another size of them is asked for.
     trained = []
-    monkeypatch.setattr("nerd_gym.dynamics.train.train", lambda data, *_: trained.append(data) or {})
-    monkeypatch.setattr("nerd_gym.dynamics.dataset.make_backend", None)
+    monkeypatch.setattr("nerd_gym.dynamics.training.train.train", lambda data, *_: trained.append(data) or {})
+    monkeypatch.setattr("nerd_gym.data.dataset.make_backend", None)
     assert main(["train", "--mjcf", str(CRITTER)]) == 0 and len(trained) == 1
     assert main(["train", "--mjcf", str(CRITTER), "--data-transitions", "90k"]) == 2
     assert "was made with blocks" in capsys.readouterr().err

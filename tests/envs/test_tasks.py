@@ -65,7 +65,7 @@ def test_rewards_and_terminations_are_the_recorded_ones(replayed):
     ours = env.task.terminated(env._state).view(steps + 1, n)
     recorded = torch.as_tensor(rec.data["random_terminated"]).bool()
     if env.task.robot.name == "anymal":
-        # Theirs looks at contacts one frame late; height is looked at on time. Ours is right on time.
+        # Theirs pose_updates at contacts one frame late; height is looked at on time. Ours is right on time.
         low = (env.backend.q[:, 2] < 0.4).view(steps + 1, n)
         recorded_late = (ours[:-1] | low[1:]) == recorded
         assert recorded_late.float().mean() > 0.999

@@ -12,8 +12,9 @@ import torch
 from nerd_gym.policies.facts import environment_facts, trained_for
 from nerd_gym.policies.policy import Policy
 from nerd_gym.rl.evaluate import evaluate
+from tests.conftest import ROOT
 
-FOLDER = Path(__file__).parent.parent / "policies"
+FOLDER = ROOT / "policies"
 FILES = sorted(FOLDER.glob("*/*.safetensors"))
 FIRST = list({path.parent / path.stem.rsplit("-", 1)[0]: path for path in reversed(FILES)}.values())  # of the seeds
 # Mean return on warp that no shipped policy is below, with 32 episodes.

@@ -12,16 +12,16 @@ from nerd_gym.robots.contacts import Contacts, distinct_candidates
 from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.model import HINGE, RobotModel
 
-from .robot_centric import Frame, RobotFrames
+from .robot_centric import RobotCentric, RobotPose
 
 # A candidate farther away than this is hidden: four radii of its sphere, but at least 0.12 m (the paper's choice).
 SEEN_RADII = 4.0
 SEEN_AT_LEAST = 0.12
 # The two scales of distances, in m or rad; how many of the larger a point may lie deep, and of the finer a frame later.
-FINE, COARSE, DEEPEST, DEEPEST_SOON = 0.02, 0.2, 10.0, 2.0
+FINE, COARSE, DEEPEST, DEEPEST_PREDICTED = 0.02, 0.2, 10.0, 2.0
 
 
-def masked_features(contacts: Contacts, frame: Frame, radius: Tensor) -> Tensor:
+def masked_features(contacts: Contacts, frame: RobotPose, radius: Tensor) -> Tensor:
     """The paper's features [N, 7 C]: normals, points on the plane and centre distances of the C candidates.
 
     Normals and points are in the robot's frame; a candidate that is far away has zeros. radius is [C].
@@ -33,28 +33,28 @@ def masked_features(contacts: Contacts, frame: Frame, radius: Tensor) -> Tensor:
     return torch.cat([torch.where(seen, part, 0.0).flatten(1) for part in parts], 1)
 
 
-def near_features(distance: Tensor, speed: Tensor, dt: float, soon: bool) -> tuple[Tensor, Tensor]:
+def near_features(distance: Tensor, speed: Tensor, dt: float, predicted_distance: bool) -> tuple[Tensor, Tensor]:
     """Features [N, 4 or 5, C] of distances [N, C] that change with `speed` [N, C], and how near each is, 0 to 1.
 
     They are the distance at two scales, the distance expected a frame later, and the speed as far as it matters; with
-    `soon`, the distance expected a frame later at the finer scale too.
+    `predicted_distance`, the distance expected a frame later at the finer scale too.
     """
     ahead = torch.add(distance, speed, alpha=dt)
     coarse = (torch.stack([distance, ahead], 1) / COARSE).clamp(-DEEPEST, 1.0)
     near = 1 - coarse.amin(1).clamp_min(0.0)
     fine = [(distance / FINE).clamp(-1.0, 1.0), near * speed]
-    fine += [soon_features(distance, speed, dt)] if soon else []
+    fine += [predicted_distance_features(distance, speed, dt)] if predicted_distance else []
     return torch.cat([coarse, torch.stack(fine, 1)], 1), near
 
 
-def soon_features(distance: Tensor, speed: Tensor, dt: float) -> Tensor:
+def predicted_distance_features(distance: Tensor, speed: Tensor, dt: float) -> Tensor:
     """[N, C]: the distance expected a frame later, at the finer scale."""
-    return (torch.add(distance, speed, alpha=dt) / FINE).clamp(-DEEPEST_SOON, 1.0)
+    return (torch.add(distance, speed, alpha=dt) / FINE).clamp(-DEEPEST_PREDICTED, 1.0)
 
 
-def invariant_features(points: PointMotion, dt: float, soon: bool) -> Tensor:
+def invariant_features(points: PointMotion, dt: float, predicted_distance: bool) -> Tensor:
     """[N, 7 C or 8 C]: distances, normal speeds and sliding velocities of the C distinct candidates."""
-    features, near = near_features(points.distance, points.normal_speed, dt, soon)
+    features, near = near_features(points.distance, points.normal_speed, dt, predicted_distance)
     return torch.cat([features.flatten(1), (near[:, None] * points.slip).flatten(1)], 1)
 
 
@@ -69,7 +69,7 @@ class PointMotion(NamedTuple):
 class ContactMotion:
     """Distances and exact velocities of a robot's distinct candidates, at the point that would touch."""
 
-    def __init__(self, robot: RobotModel, kinematics: Kinematics, frames: RobotFrames, device: torch.device | str):
+    def __init__(self, robot: RobotModel, kinematics: Kinematics, frames: RobotCentric, device: torch.device | str):
         m = robot.mj_model
         self.frames = frames
         self.distinct = distinct_candidates(robot)
@@ -95,7 +95,7 @@ class ContactMotion:
         self._moves = tensor([[_carries(m, j, int(b)) for b in bodies] for j in joints])  # [nj, C]
         self._radius = tensor(robot.candidates.radius[self.distinct])
 
-    def __call__(self, contacts: Contacts, frame: Frame, velocity: Tensor) -> PointMotion:
+    def __call__(self, contacts: Contacts, frame: RobotPose, velocity: Tensor) -> PointMotion:
         """velocity [N, nv] is the robot's in its frame. Inside, coordinates come before points: [N, 3, C]."""
         c, nj = self._count, self._nj
         world = (contacts.poses.flatten(1) @ self._linear).view(len(velocity), 3, -1)

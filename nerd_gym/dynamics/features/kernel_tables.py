@@ -1,4 +1,4 @@
-"""What the kernels of fused.py are told of a robot, its symmetries and a normaliser."""
+"""What the feature kernels are told of a robot, its symmetries and a normaliser."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Sizes(NamedTuple):
     shown: int  # entries of the joints' view that it sees
     limited: int  # L joints with limits
     elements: int  # G of the symmetry group
-    falling: bool  # whether outputs are what departs from free fall
-    soon: bool  # whether it sees the distances expected a frame later close up
-    sketched: bool  # whether outputs are what departs from a sketch of the frame
+    free_fall_prior: bool  # whether outputs are the residual over free fall
+    predicted_distance: bool  # whether distances predicted for the frame's end are inputs at the finer scale too
+    has_prior: bool  # whether outputs are the residual over a frozen-pose prior
 
     @property
     def view(self) -> int:
@@ -45,14 +45,14 @@ class Sizes(NamedTuple):
     def inputs(self) -> int:
         """D of the network."""
         own = self.view - 4 * self.joints + self.shown + 2 * self.near * self.limited
-        if self.sketched:
+        if self.has_prior:
             return own + self.distinct + self.joints + 6
         return own + (self.near + 3) * self.distinct
 
     @property
     def near(self) -> int:
         """Features of a distance."""
-        return 1 if self.sketched else 4 + self.soon
+        return 1 if self.has_prior else 4 + self.predicted_distance
 
 
 @wp.struct
@@ -63,13 +63,13 @@ class Body:
     joint: wp.array(dtype=wp.int32)  # [F], -1 for a welded body
     hinge: wp.array(dtype=wp.int32)  # [F]
     zero: wp.array(dtype=wp.float32)  # [F], q where the MJCF draws the joint
-    turn: wp.array(dtype=wp.mat33)  # [F], a joint's transform is linear in 1, sin q, 1 - cos q and q
-    turn_sin: wp.array(dtype=wp.mat33)
-    turn_cos: wp.array(dtype=wp.mat33)
-    place: wp.array(dtype=wp.vec3)
-    place_sin: wp.array(dtype=wp.vec3)
-    place_cos: wp.array(dtype=wp.vec3)
-    place_lin: wp.array(dtype=wp.vec3)
+    rotation: wp.array(dtype=wp.mat33)  # [F], a joint's transform is linear in 1, sin q, 1 - cos q and q
+    rotation_sin: wp.array(dtype=wp.mat33)
+    rotation_cos: wp.array(dtype=wp.mat33)
+    position: wp.array(dtype=wp.vec3)
+    position_sin: wp.array(dtype=wp.vec3)
+    position_cos: wp.array(dtype=wp.vec3)
+    position_lin: wp.array(dtype=wp.vec3)
     axis: wp.array(dtype=wp.vec3)  # [F], of the joint, in the frame
     anchor: wp.array(dtype=wp.vec3)  # [F], a point on it
     carrier: wp.array(dtype=wp.int32)  # [C], the frame of a candidate
@@ -127,7 +127,7 @@ def sizes_of(model: NetworkModel, shown: Shown) -> Sizes:
     robot = model.robot
     return Sizes(
         frames=len(model.kinematics.parents),
-        frame=model.robot_frames.link,
+        frame=model.robot_centric.link,
         joints=robot.nj,
         free=robot.free_base,
         gravity=shown.gravity,
@@ -137,9 +137,9 @@ def sizes_of(model: NetworkModel, shown: Shown) -> Sizes:
         shown=len(shown.entries),
         limited=len(shown.limited),
         elements=shown.canonical.size,
-        falling=model.falling,
-        soon=model.soon,
-        sketched=model.sketched,
+        free_fall_prior=model.free_fall_prior,
+        predicted_distance=model.predicted_distance,
+        has_prior=model.has_prior,
     )
 
 
@@ -154,14 +154,14 @@ def make_body(model: NetworkModel, shown: Shown) -> Body:
         "radius": (candidates.radius, wp.float32),
         "slot": (slot, wp.int32),
         "distinct": (shown.distinct, wp.int32),
-        "unlimited": (model.robot_frames.unlimited.cpu(), wp.int32),
+        "unlimited": (model.robot_centric.unlimited.cpu(), wp.int32),
         "shown": (shown.entries.cpu(), wp.int32),
         "limited": (shown.limited.cpu(), wp.int32),
         "lower": (shown.limits[0].cpu(), wp.float32),
         "upper": (shown.limits[1].cpu(), wp.float32),
     }
     body = filled(Body(), values, wp.device_from_torch(model.device))
-    body.gravity = wp.vec3(*model.robot_frames.gravity.tolist())
+    body.gravity = wp.vec3(*model.robot_centric.gravity.tolist())
     body.fall = robot.frame_dt * float(np.linalg.norm(robot.mj_model.opt.gravity))
     body.dt = robot.frame_dt
     return body
@@ -180,13 +180,13 @@ def frame_arrays(robot: RobotModel, kinematics: Kinematics) -> dict[str, tuple]:
         "joint": (joint, wp.int32),
         "hinge": (m.jnt_type[own] == HINGE, wp.int32),
         "zero": (np.where(joint >= 0, kinematics.reference[np.maximum(columns, 0)], 0.0), wp.float32),
-        "turn": (one[:, :3, :3], wp.mat33),
-        "turn_sin": (sin[:, :3, :3], wp.mat33),
-        "turn_cos": (cos[:, :3, :3], wp.mat33),
-        "place": (one[:, :3, 3], wp.vec3),
-        "place_sin": (sin[:, :3, 3], wp.vec3),
-        "place_cos": (cos[:, :3, 3], wp.vec3),
-        "place_lin": (lin[:, :3, 3], wp.vec3),
+        "rotation": (one[:, :3, :3], wp.mat33),
+        "rotation_sin": (sin[:, :3, :3], wp.mat33),
+        "rotation_cos": (cos[:, :3, :3], wp.mat33),
+        "position": (one[:, :3, 3], wp.vec3),
+        "position_sin": (sin[:, :3, 3], wp.vec3),
+        "position_cos": (cos[:, :3, 3], wp.vec3),
+        "position_lin": (lin[:, :3, 3], wp.vec3),
         "axis": (moving * m.jnt_axis[own], wp.vec3),
         "anchor": (moving * m.jnt_pos[own], wp.vec3),
     }

@@ -1,7 +1,7 @@
-"""What a network sees of a robot, and the step that its output means, as Warp kernels with a thread per environment.
+"""A network's inputs, and the step that its output means, as Warp kernels with a thread per environment.
 
-They give what mlp.py gives in torch, where every operation is a pass over the batch. Poses and velocities are in the
-axes of a free base about its origin, or in the world's for a fixed base, so that nothing depends on where a robot
+They give what models/mlp.py gives in torch, where every operation is a pass over the batch. Poses and velocities are in
+the axes of a free base about its origin, or in the world's for a fixed base, so that nothing depends on where a robot
 walks.
 """
 
@@ -11,12 +11,12 @@ from functools import lru_cache
 
 import warp as wp
 
-from .contacts import COARSE, DEEPEST, DEEPEST_SOON, FINE
+from .contacts import COARSE, DEEPEST, DEEPEST_PREDICTED, FINE
 from .kernel_tables import Body, Scale, Sizes, Views
 from .normaliser import BUSY, INPUT_LIMIT, STILL, TOUCHING
 
 NEAR, TOUCH = wp.constant(COARSE), wp.constant(FINE)
-DEEP, DEEP_SOON = wp.constant(DEEPEST), wp.constant(DEEPEST_SOON)
+DEEP, DEEP_PREDICTED = wp.constant(DEEPEST), wp.constant(DEEPEST_PREDICTED)
 FARTHEST = wp.constant(INPUT_LIMIT)
 BUSY_SHARE, TOUCH_SHARE, STILL_SHARE = wp.constant(BUSY), wp.constant(TOUCHING), wp.constant(STILL)
 
@@ -45,9 +45,9 @@ def put(inputs: wp.array2d(dtype=wp.float32), env: int, at: int, value: float, s
 
 
 @wp.func
-def put_soon(inputs: wp.array2d(dtype=wp.float32), env: int, at: int, later: float, scale: Scale):
+def put_predicted(inputs: wp.array2d(dtype=wp.float32), env: int, at: int, later: float, scale: Scale):
     """Write a distance expected a frame later, close up."""
-    put(inputs, env, at, wp.clamp(later / TOUCH, -DEEP_SOON, 1.0), scale)
+    put(inputs, env, at, wp.clamp(later / TOUCH, -DEEP_PREDICTED, 1.0), scale)
 
 
 @wp.func
@@ -59,10 +59,10 @@ def put_near(
     distance: float,
     speed: float,
     dt: float,
-    soon: int,
+    predicted_distance: int,
     scale: Scale,
 ) -> float:
-    """Write the four features of one of `count` distances, or five with `soon`; gives how near it is."""
+    """Write the four features of one of `count` distances, or five with `predicted_distance`; gives how near it is."""
     later = distance + dt * speed
     coarse = wp.clamp(distance / NEAR, -DEEP, 1.0)
     ahead = wp.clamp(later / NEAR, -DEEP, 1.0)
@@ -71,18 +71,18 @@ def put_near(
     put(inputs, env, at + count, ahead, scale)
     put(inputs, env, at + 2 * count, wp.clamp(distance / TOUCH, -1.0, 1.0), scale)
     put(inputs, env, at + 3 * count, near * speed, scale)
-    if soon == 1:
-        put_soon(inputs, env, at + 4 * count, later, scale)
+    if predicted_distance == 1:
+        put_predicted(inputs, env, at + 4 * count, later, scale)
     return near
 
 
 @lru_cache(maxsize=32)
-def see_kernel(sizes: Sizes) -> wp.Kernel:
+def encode_kernel(sizes: Sizes) -> wp.Kernel:
     """Normalised inputs [N, D], elements [N], what a network's word counts [N] and distances of all candidates [N, C]
     of environments `first`, ..."""
     frames, frame, nj, free, gravity, ground, candidates, distinct, shown, limited, elements, *flags = sizes
-    falling, soon, sketched = flags
-    soon, near_features = int(soon), sizes.near
+    free_fall_prior, predicted_distance, has_prior = flags
+    predicted_distance, near_features = int(predicted_distance), sizes.near
     q_shift, dof_shift = (7, 6) if free else (0, 0)
     view_size, points, per_element = sizes.view, max(distinct, 1), wp.types.vector(elements, wp.float32)
     at_gravity = 4 * nj
@@ -91,8 +91,8 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
     hidden = 4 * nj - shown  # the rest of the view stands so much earlier among the inputs
     at_near = view_size - hidden
     at_slip = at_near + near_features * distinct
-    at_limits = at_slip + (0 if sketched else 3 * distinct)
-    at_sketch = at_limits + 2 * near_features * limited
+    at_limits = at_slip + (0 if has_prior else 3 * distinct)
+    at_prior = at_limits + 2 * near_features * limited
 
     def see(
         q: wp.array2d(dtype=wp.float32),
@@ -108,7 +108,7 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
         ahead: wp.array2d(dtype=wp.float32),
         inputs: wp.array2d(dtype=wp.float32),
         element: wp.array(dtype=wp.int32),
-        quiet: wp.array(dtype=wp.float32),
+        gate: wp.array(dtype=wp.float32),
         distances: wp.array2d(dtype=wp.float32),
         first: int,
     ):
@@ -140,8 +140,8 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
         offset = wp.dot(ground_point[env] - base, plane)
         normal = world * plane
 
-        # Poses and velocities, root to leaves. A sketch has done without them.
-        if wp.static(not sketched):
+        # Poses and velocities, root to leaves. With a prior they are not needed.
+        if wp.static(not has_prior):
             for f in range(frames):
                 if wp.static(free) and f == frame:
                     rotation[f] = wp.identity(n=3, dtype=wp.float32)
@@ -150,12 +150,12 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
                 else:
                     p = body.parent[f]
                     up = world
-                    place = -(world * base)
+                    position_f = -(world * base)
                     w = wp.vec3(0.0, 0.0, 0.0)
                     v = wp.vec3(0.0, 0.0, 0.0)
                     if p >= 0:
                         up = rotation[p]
-                        place = origin[p]
+                        position_f = origin[p]
                         w = vel_w[p]
                         v = vel_v[p]
                     j = body.joint[f]
@@ -166,17 +166,22 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
                         rate = qd[env, j + dof_shift]
                     s = wp.sin(angle)
                     c = 1.0 - wp.cos(angle)
-                    r = up * (body.turn[f] + s * body.turn_sin[f] + c * body.turn_cos[f])
-                    local = body.place[f] + s * body.place_sin[f] + c * body.place_cos[f] + angle * body.place_lin[f]
-                    place = place + up * local
+                    r = up * (body.rotation[f] + s * body.rotation_sin[f] + c * body.rotation_cos[f])
+                    local = (
+                        body.position[f]
+                        + s * body.position_sin[f]
+                        + c * body.position_cos[f]
+                        + angle * body.position_lin[f]
+                    )
+                    position_f = position_f + up * local
                     axis = rate * (r * body.axis[f])
                     if body.hinge[f] == 1:
                         w = w + axis
-                        v = v + wp.cross(place + r * body.anchor[f], axis)
+                        v = v + wp.cross(position_f + r * body.anchor[f], axis)
                     else:
                         v = v + axis
                     rotation[f] = r
-                    origin[f] = place
+                    origin[f] = position_f
                     vel_w[f] = w
                     vel_v[f] = v
 
@@ -202,7 +207,7 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
                 view[at_normal + i] = outward[i]
             if wp.static(free):
                 view[at_spin + i] = base_w[i]
-        if wp.static(ground and not sketched):
+        if wp.static(ground and not has_prior):
             for k in range(candidates):
                 f = body.carrier[k]
                 point = origin[f] + rotation[f] * body.centre[k] - body.radius[k] * normal
@@ -234,12 +239,12 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
             row = k // nj
             value = view[row * nj + views.permutation[e, k - row * nj]] * views.joint_sign[e, k]
             put(inputs, env, i, value, scale)
-            if wp.static(falling) and row >= 2:
+            if wp.static(free_fall_prior) and row >= 2:
                 value = value / scale.input_std[i]
                 size += BUSY_SHARE * value * value / float(nj)
-        turn = views.vector[e]
-        down = turn * down
-        outward = turn * outward
+        rotation_f = views.vector[e]
+        down = rotation_f * down
+        outward = rotation_f * outward
         base_w = views.pseudo[e] * base_w
         for i in range(3):
             if wp.static(gravity):
@@ -248,18 +253,20 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
                 put(inputs, env, at_normal - hidden + i, outward[i], scale)
             if wp.static(free):
                 put(inputs, env, at_spin - hidden + i, base_w[i], scale)
-            if wp.static(falling):
+            if wp.static(free_fall_prior):
                 value = base_w[i] / scale.input_std[at_spin - hidden + i]
                 size += BUSY_SHARE * value * value / 3.0
         if wp.static(ground):
             for k in range(distinct):
                 at = views.candidates[e, k]
-                if wp.static(sketched):
-                    put_soon(inputs, env, at_near + k, ahead[env, body.distinct[at]], scale)
+                if wp.static(has_prior):
+                    put_predicted(inputs, env, at_near + k, ahead[env, body.distinct[at]], scale)
                 else:
-                    near = put_near(inputs, env, at_near + k, distinct, distance[at], speed[at], dt, soon, scale)
+                    near = put_near(
+                        inputs, env, at_near + k, distinct, distance[at], speed[at], dt, predicted_distance, scale
+                    )
                     touch = wp.max(touch, near)
-                    sliding = near * (turn * slip[at])
+                    sliding = near * (rotation_f * slip[at])
                     for i in range(3):
                         put(inputs, env, at_slip + i * distinct + k, sliding[i], scale)
         for k in range(limited):
@@ -267,40 +274,42 @@ def see_kernel(sizes: Sizes) -> wp.Kernel:
             at = views.permutation[e, j]
             position = view[at] * views.joint_sign[e, j]
             rate = view[2 * nj + at] * views.joint_sign[e, 2 * nj + j]
-            if wp.static(sketched):
-                put_soon(inputs, env, at_limits + k, position - body.lower[k] + dt * rate, scale)
-                put_soon(inputs, env, at_limits + limited + k, body.upper[k] - position - dt * rate, scale)
+            if wp.static(has_prior):
+                put_predicted(inputs, env, at_limits + k, position - body.lower[k] + dt * rate, scale)
+                put_predicted(inputs, env, at_limits + limited + k, body.upper[k] - position - dt * rate, scale)
             else:
                 gap = position - body.lower[k]
-                lower = put_near(inputs, env, at_limits + k, 2 * limited, gap, rate, dt, soon, scale)
+                lower = put_near(inputs, env, at_limits + k, 2 * limited, gap, rate, dt, predicted_distance, scale)
                 gap = body.upper[k] - position
-                upper = put_near(inputs, env, at_limits + limited + k, 2 * limited, gap, -rate, dt, soon, scale)
+                upper = put_near(
+                    inputs, env, at_limits + limited + k, 2 * limited, gap, -rate, dt, predicted_distance, scale
+                )
                 limit = wp.max(limit, wp.max(lower, upper))
-        if wp.static(sketched):
-            # What the sketch says beyond free fall; if it says nothing, nor shall the network.
-            sketch_v = turn * wp.vec3(change[env, 0], change[env, 1], change[env, 2]) - body.fall * down
-            sketch_w = views.pseudo[e] * wp.vec3(change[env, 3], change[env, 4], change[env, 5])
+        if wp.static(has_prior):
+            # The prior's change beyond free fall; where there is none the output is gated.
+            prior_v = rotation_f * wp.vec3(change[env, 0], change[env, 1], change[env, 2]) - body.fall * down
+            prior_w = views.pseudo[e] * wp.vec3(change[env, 3], change[env, 4], change[env, 5])
             for j in range(6 + nj):
                 if j < 3:
-                    value = sketch_v[j]
+                    value = prior_v[j]
                 elif j < 6:
-                    value = sketch_w[j - 3]
+                    value = prior_w[j - 3]
                 else:
                     value = views.sign[e, j - 6] * change[env, 6 + views.permutation[e, j - 6]]
-                put(inputs, env, at_sketch + j, value, scale)
-                value = value / scale.input_std[at_sketch + j]
+                put(inputs, env, at_prior + j, value, scale)
+                value = value / scale.input_std[at_prior + j]
                 size += BUSY_SHARE * value * value / float(6 + nj)
-            quiet[env] = wp.sqrt(wp.min(1.0, size))
-        if wp.static(falling):
+            gate[env] = wp.sqrt(wp.min(1.0, size))
+        if wp.static(free_fall_prior):
             touch = wp.max(0.0, 1.0 - (1.0 - touch) / TOUCH_SHARE)
             limit = wp.max(0.0, 1.0 - (1.0 - limit) / TOUCH_SHARE)
-            quiet[env] = wp.sqrt(wp.min(1.0, size + touch * touch + limit * limit))
+            gate[env] = wp.sqrt(wp.min(1.0, size + touch * touch + limit * limit))
 
     return _kernel(see, "see", sizes)
 
 
 @lru_cache(maxsize=32)
-def stand_kernel(sizes: Sizes) -> wp.Kernel:
+def contact_distance_kernel(sizes: Sizes) -> wp.Kernel:
     """Distances of all candidates [N, C] alone."""
     frames, frame, free, candidates = sizes.frames, sizes.frame, sizes.free, sizes.candidates
     q_shift = 7 if free else 0
@@ -330,19 +339,24 @@ def stand_kernel(sizes: Sizes) -> wp.Kernel:
             else:
                 p = body.parent[f]
                 up = world
-                place = -(world * base)
+                position_f = -(world * base)
                 if p >= 0:
                     up = rotation[p]
-                    place = origin[p]
+                    position_f = origin[p]
                 j = body.joint[f]
                 angle = wp.float32(0.0)
                 if j >= 0:
                     angle = q[env, j + q_shift] - body.zero[f]
                 s = wp.sin(angle)
                 c = 1.0 - wp.cos(angle)
-                rotation[f] = up * (body.turn[f] + s * body.turn_sin[f] + c * body.turn_cos[f])
-                local = body.place[f] + s * body.place_sin[f] + c * body.place_cos[f] + angle * body.place_lin[f]
-                origin[f] = place + up * local
+                rotation[f] = up * (body.rotation[f] + s * body.rotation_sin[f] + c * body.rotation_cos[f])
+                local = (
+                    body.position[f]
+                    + s * body.position_sin[f]
+                    + c * body.position_cos[f]
+                    + angle * body.position_lin[f]
+                )
+                origin[f] = position_f + up * local
         for k in range(candidates):
             f = body.carrier[k]
             point = origin[f] + rotation[f] * body.centre[k] - body.radius[k] * normal
@@ -353,9 +367,9 @@ def stand_kernel(sizes: Sizes) -> wp.Kernel:
 
 @lru_cache(maxsize=32)
 def advance_kernel(sizes: Sizes) -> wp.Kernel:
-    """Moves q and qd of environments `first`, ... in place by what a network's output [N, 2 nv] means."""
-    nj, free, falling, sketched = sizes.joints, sizes.free, sizes.falling, sizes.sketched
-    guarded = falling or sketched
+    """Moves q and qd of environments `first`, ... in position_f by what a network's output [N, 2 nv] means."""
+    nj, free, free_fall_prior, has_prior = sizes.joints, sizes.free, sizes.free_fall_prior, sizes.has_prior
+    guarded = free_fall_prior or has_prior
     q_shift, dof_shift = (7, 6) if free else (0, 0)
     nv = nj + dof_shift
     size = 2 * nv
@@ -363,9 +377,9 @@ def advance_kernel(sizes: Sizes) -> wp.Kernel:
     def advance(
         outputs: wp.array2d(dtype=wp.float32),
         element: wp.array(dtype=wp.int32),
-        quiet: wp.array(dtype=wp.float32),
-        sketch_step: wp.array2d(dtype=wp.float32),
-        sketch_change: wp.array2d(dtype=wp.float32),
+        gate: wp.array(dtype=wp.float32),
+        prior_step: wp.array2d(dtype=wp.float32),
+        prior_change: wp.array2d(dtype=wp.float32),
         body: Body,
         views: Views,
         scale: Scale,
@@ -379,7 +393,7 @@ def advance_kernel(sizes: Sizes) -> wp.Kernel:
         for i in range(size):
             value = outputs[env, i] * scale.output_std[i]
             if wp.static(guarded):
-                value = quiet[env] * value
+                value = gate[env] * value
             value = scale.output_mean[i] + value
             limit = scale.output_limit[i]
             if value > limit:
@@ -394,34 +408,34 @@ def advance_kernel(sizes: Sizes) -> wp.Kernel:
             sign = views.sign[e, j]
             change = sign * out[nv + at]
             rate = qd[env, dof_shift + j]
-            way = sign * out[at] + dt * 0.5 * change
-            if wp.static(sketched):
-                way += sketch_step[env, dof_shift + j]
-                change += sketch_change[env, dof_shift + j]
+            displacement = sign * out[at] + dt * 0.5 * change
+            if wp.static(has_prior):
+                displacement += prior_step[env, dof_shift + j]
+                change += prior_change[env, dof_shift + j]
             else:
-                way += dt * rate
-            q[env, q_shift + j] = q[env, q_shift + j] + way
+                displacement += dt * rate
+            q[env, q_shift + j] = q[env, q_shift + j] + displacement
             qd[env, dof_shift + j] = rate + change
         if wp.static(free):
-            turn = views.vector[e]
+            rotation_f = views.vector[e]
             pseudo = views.pseudo[e]
-            residual_v = turn * wp.vec3(out[0], out[1], out[2])
+            residual_v = rotation_f * wp.vec3(out[0], out[1], out[2])
             residual_w = pseudo * wp.vec3(out[3], out[4], out[5])
-            change_v = turn * wp.vec3(out[nv], out[nv + 1], out[nv + 2])
+            change_v = rotation_f * wp.vec3(out[nv], out[nv + 1], out[nv + 2])
             change_w = pseudo * wp.vec3(out[nv + 3], out[nv + 4], out[nv + 5])
             quat = wp.quat(q[env, 4], q[env, 5], q[env, 6], q[env, 3])
             rotation = matrix_of(quat[3], quat[0], quat[1], quat[2])
             velocity = wp.vec3(qd[env, 0], qd[env, 1], qd[env, 2])
             w = wp.vec3(qd[env, 3], qd[env, 4], qd[env, 5])
-            if wp.static(falling):
+            if wp.static(free_fall_prior):
                 change_v = change_v + body.fall * (wp.transpose(rotation) * body.gravity)
             moved = residual_v + 0.5 * dt * change_v
             step = residual_w + 0.5 * dt * change_w
-            if wp.static(sketched):
-                moved += wp.vec3(sketch_step[env, 0], sketch_step[env, 1], sketch_step[env, 2])
-                step += wp.vec3(sketch_step[env, 3], sketch_step[env, 4], sketch_step[env, 5])
-                change_v += wp.vec3(sketch_change[env, 0], sketch_change[env, 1], sketch_change[env, 2])
-                change_w += wp.vec3(sketch_change[env, 3], sketch_change[env, 4], sketch_change[env, 5])
+            if wp.static(has_prior):
+                moved += wp.vec3(prior_step[env, 0], prior_step[env, 1], prior_step[env, 2])
+                step += wp.vec3(prior_step[env, 3], prior_step[env, 4], prior_step[env, 5])
+                change_v += wp.vec3(prior_change[env, 0], prior_change[env, 1], prior_change[env, 2])
+                change_w += wp.vec3(prior_change[env, 3], prior_change[env, 4], prior_change[env, 5])
             else:
                 moved += dt * (wp.transpose(rotation) * velocity)
                 step += dt * w

@@ -10,7 +10,7 @@ INPUT_LIMIT = 20.0  # standard deviations: a network is not asked about what lie
 GUARD = 1.5  # predictions stay within so many times the largest change seen in training
 BUSY = 4.0  # something happens at a half of the usual forces and speeds,
 TOUCHING = 0.25  # and within so much of the larger scale of distances from ground or limits
-STILL = 1e-5  # the square of what a network's word counts when nothing happens
+STILL = 1e-5  # the square of the gate when nothing happens
 
 
 class Normaliser(nn.Module):

@@ -19,15 +19,15 @@ from nerd_gym.physics.torch.regressor import PER_LINK, PRIOR_INERTIA, PRIOR_MASS
 from nerd_gym.robots.model import RobotModel
 
 CALM = 0.2  # rad or m that a joint may move in a frame for Gauss-Newton to count it
-Frames = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]  # q, qd, force, next q, next qd, [B, nj] each
+JointTransitions = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]  # q, qd, force, next q, next qd, [B, nj] each
 RANK_TOLERANCE = 1e-4  # of singular values to the largest; float32 data tell nothing below about 1e-6
 
 
 class Identification:
     """Fits parameters to transitions (q, qd, force) -> (next q, next qd), float64, [B, nj] each."""
 
-    def __init__(self, robot: RobotModel, substeps: int | None = None, torque_law: JointLaw | None = None):
-        self.robot, self.torque_law = robot, torque_law
+    def __init__(self, robot: RobotModel, substeps: int | None = None, joint_force_net: JointLaw | None = None):
+        self.robot, self.joint_force_net = robot, joint_force_net
         self.substeps = substeps or robot.substeps
         self.dt = robot.frame_dt / self.substeps
         self.regressor = Regressor(robot)
@@ -36,7 +36,7 @@ class Identification:
     def known_force(self, q: Tensor, qd: Tensor) -> Tensor:
         """The springs at the joint limits, which the MJCF tells, and those of a learned law."""
         limit = limit_force(q, qd, self._low, self._high, self.robot.limit_gains)
-        return limit if self.torque_law is None else limit + self.torque_law(q, qd)
+        return limit if self.joint_force_net is None else limit + self.joint_force_net(q, qd)
 
     def frame(self, parameters: Tensor, q: Tensor, qd: Tensor, force: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """One frame: next q, next qd, and how next qd changes with the parameters [B, nj, P].
@@ -56,7 +56,7 @@ class Identification:
             q = q + self.dt * qd
         return q, qd, slope
 
-    def guess(self, frames: Frames, unexplained: bool = False) -> Tensor:
+    def guess(self, frames: JointTransitions, unexplained: bool = False) -> Tensor:
         """Parameters [P] by least squares on mean accelerations, from frames that stay inside the joint limits.
 
         With `unexplained`, friction, springs and constant forces in the joints may explain a part: a teacher that
@@ -96,7 +96,7 @@ class Identification:
         parameters = parameters + null @ (null.T @ (prior - parameters))
         return Inertias(self.robot, parameters, rank, float(residual))
 
-    def calm(self, q: Tensor, qd: Tensor, force: Tensor, next_q: Tensor, next_qd: Tensor) -> Frames:
+    def calm(self, q: Tensor, qd: Tensor, force: Tensor, next_q: Tensor, next_qd: Tensor) -> JointTransitions:
         """In float64, without the frames in which a joint moves more than CALM: the change of motion matters there."""
         calm = (self.robot.frame_dt * torch.maximum(qd.abs(), next_qd.abs()) < CALM).all(-1)
         if int(calm.sum()) * self.robot.nj < self.regressor.size:

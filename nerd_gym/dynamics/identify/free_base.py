@@ -18,7 +18,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from nerd_gym.data.reader import Frames
+from nerd_gym.data.reader import Transitions
 from nerd_gym.dynamics.models.inertias import Inertias
 from nerd_gym.physics.torch.engine import limit_force
 from nerd_gym.physics.torch.regressor import PER_LINK, FreeRegressor
@@ -35,7 +35,7 @@ CUTS, FAR = (0.3, 0.03, 0.003), 10.0  # errors of a velocity, over its usual cha
 TRIED = 3  # of the starts
 STEP = 0.02  # of a gain's logarithm, for slopes
 Gains = tuple[float, float, float, float]  # ke, kd, kf, mu
-Advance = Callable[[Gains, Frames], Tensor]  # -> next qd [B, nv]
+Advance = Callable[[Gains, Transitions], Tensor]  # -> next qd [B, nv]
 
 
 class FreeIdentification:
@@ -55,7 +55,7 @@ class FreeIdentification:
         joints = force + limit - self._stiffness * (q - self._rest)
         return torch.cat([torch.zeros_like(qd[:, :6]), joints], -1)
 
-    def guess(self, frames: Frames) -> tuple[Tensor, Tensor]:
+    def guess(self, frames: Transitions) -> tuple[Tensor, Tensor]:
         """Parameters [P] by least squares on mean accelerations, and what the data do not tell of them [P, K].
 
         Rows are weighted by what they leave unexplained.
@@ -95,7 +95,7 @@ class FreeIdentification:
             q = torch.cat([q[:, :3] + dt * qd[:, :3], quat, q[:, 7:] + dt * qd[:, 6:]], -1)
         return qd, slope
 
-    def fit(self, frames: Frames, iterations: int = 6) -> Inertias:
+    def fit(self, frames: Transitions, iterations: int = 6) -> Inertias:
         """A first guess, then Gauss-Newton through the substeps until it stops gaining."""
         frames = self.calm(frames)
         q, qd, force, target = (frames[k] for k in ("q", "qd", "force", "next_qd"))
@@ -117,7 +117,7 @@ class FreeIdentification:
             raise ValueError(f"no inertias of {self.robot.name} explain the frames given; are they free of contact?")
         return Inertias(self.robot, self.possible(parameters, null), rank, residual)
 
-    def calm(self, frames: Frames) -> Frames:
+    def calm(self, frames: Transitions) -> Transitions:
         """At most MOST_FRAMES from all over those in which nothing moves more than CALM, in float64."""
         fast = torch.maximum(frames["qd"].abs(), frames["next_qd"].abs())[:, 3:].amax(-1)
         calm = (self.robot.frame_dt * fast < CALM).nonzero()[:, 0]
@@ -176,14 +176,14 @@ class FreeIdentification:
         return parameters[PER_LINK * self.regressor.count :]
 
 
-def identify_free(robot: RobotModel, frames: Frames) -> Inertias:
+def identify_free(robot: RobotModel, frames: Transitions) -> Inertias:
     """Inertial parameters from frames without contact, of which those inside the joint limits are the best."""
     with torch.no_grad():
         return FreeIdentification(robot).fit(frames)
 
 
 def fit_contact_gains(
-    robot: RobotModel, inertias: Inertias, frames: Frames, advance: Advance, iterations: int = 12
+    robot: RobotModel, inertias: Inertias, frames: Transitions, advance: Advance, iterations: int = 12
 ) -> Gains:
     """(ke, kd, kf, mu) by Levenberg-Marquardt in their logarithms, from frames that touch the ground.
 

@@ -23,7 +23,7 @@ from .checkpoint import load_model
 # kind -> (module, class), imported when a model of the kind is asked for.
 KINDS = {
     "structured": ("structured", "StructuredModel"),
-    "sketched": ("residual", "SketchedModel"),
+    "residual": ("residual", "ResidualModel"),
     "mlp": ("mlp", "MlpModel"),
     "transformer": ("transformer", "TransformerModel"),
 }
@@ -76,11 +76,11 @@ class DynamicsModel(ABC):
     def predict(self, state: Motion, joint_force: Tensor, contacts: Contacts, history: History | None) -> Motion:
         """The state a frame later: joint_force [N, nj] is held, contacts are those of the state."""
 
-    def seen(self, state: Motion, joint_force: Tensor, contacts: Contacts) -> Tensor | None:
-        """[N, D]: what its network would see, for trust to judge by; None if there is no such thing."""
+    def network_inputs(self, state: Motion, joint_force: Tensor, contacts: Contacts) -> Tensor | None:
+        """[N, D]: the inputs that its network would take, for trust to judge by; None if there are none."""
         return None
 
-    def last_seen(self) -> Tensor | None:
+    def last_network_inputs(self) -> Tensor | None:
         """What :meth:`seen` gives, of the last prediction."""
         return None
 

@@ -19,6 +19,17 @@ def save_model(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) ->
     save_tensors(path, tensors, facts)
 
 
+# Names that files of the first version have, and what they are called since.
+OLD_KINDS = {"sketched": "residual"}
+OLD_FACTS = {"falling": "free_fall_prior", "soon": "predicted_distance", "looks": "pose_updates"}
+OLD_TENSORS = {"sketch.parameters": "prior.parameters", "sketch.gains": "prior.gains"}
+
+
+def current_kind(kind: str) -> str:
+    """A kind of model by the name of today: commands and facts of older files may have another."""
+    return OLD_KINDS.get(kind, kind)
+
+
 def load_model(path: str | Path, robot: RobotModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and facts of a model, if it is of this robot and frame time."""
     path = Path(path)
@@ -32,7 +43,14 @@ def load_model(path: str | Path, robot: RobotModel) -> tuple[dict[str, Tensor], 
         )
     if abs(facts["frame_dt"] - robot.frame_dt) > 1e-9:
         raise ValueError(f"{path.name} has frames of {facts['frame_dt']} s; {robot.name!r} has {robot.frame_dt} s")
-    return tensors, facts
+    return with_current_names(tensors, facts)
+
+
+def with_current_names(tensors: dict[str, Tensor], facts: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and facts of a file, whenever it was written, by the names of today."""
+    facts = {OLD_FACTS.get(name, name): value for name, value in facts.items()}
+    facts["kind"] = current_kind(facts["kind"])
+    return {OLD_TENSORS.get(name, name): value for name, value in tensors.items()}, facts
 
 
 def has_packaged_model(robot: RobotModel, teacher: str, reference: bool = False) -> bool:

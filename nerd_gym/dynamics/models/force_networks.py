@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from nerd_gym.robots.model import SLIDE, RobotModel
 
 
-class ContactLaw(nn.Module):
+class ContactForceNet(nn.Module):
     """Force of one contact from depth, velocity along the normal and slip; the same for every candidate.
 
     Gated: whoever calls it counts it where the depth is positive. The push along the normal is a linear part and a
@@ -62,7 +62,7 @@ class ContactLaw(nn.Module):
         return torch.cat([self.scales, sharpness, *map(_rows, (self.first, self.second, self.last, self.straight))])
 
 
-class TorqueLaw(nn.Module):
+class JointForceNet(nn.Module):
     """Joint forces that neither the inertias nor the MJCF explain, from angles and rates.
 
     A rate is seen twice, as it is and as little more than its sign: friction is steep where a joint turns back.

@@ -6,22 +6,23 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from nerd_gym.physics.warp.frozen_pose import make_ways, shape_of, sketch_kernel
+from nerd_gym.physics.warp.frozen_pose import frozen_pose_kernel, make_dof_paths, shape_of
 from nerd_gym.physics.warp.launch import WIDEST, Slices
-from nerd_gym.physics.warp.tree import make_physics, make_tree
+from nerd_gym.physics.warp.tree import make_params, make_tree
 from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.state import Motion
 from nerd_gym.utils.warp import init_warp
 
 from .inertias import Inertias
 
-LOOKS = 2  # at the pose, in a frame; the substeps between them are at a frozen one
+POSE_UPDATES = 2  # per frame; the substeps between two updates are taken at a frozen pose
 
 
-class Sketch:
-    """The sketch of a robot: parameters [P] as identify.py has them, gains [4] of its contacts (ke, kd, kf, mu).
+class FrozenPosePrior:
+    """The prior of a robot: parameters [P] as identification gives them, gains [4] of its contacts (ke, kd, kf, mu).
 
-    ``looks`` is how often a frame is looked at, ``width`` how many robots a thread sketches (default: the device's).
+    ``pose_updates`` is how often the pose is updated in a frame, ``width`` the number of robots that a thread computes
+    (default: the device's).
     """
 
     def __init__(
@@ -31,7 +32,7 @@ class Sketch:
         gains: Tensor,
         device: torch.device | str = "cpu",
         threads: int | None = None,
-        looks: int = LOOKS,
+        pose_updates: int = POSE_UPDATES,
         width: int | None = None,
     ):
         init_warp()
@@ -39,10 +40,10 @@ class Sketch:
         on = wp.device_from_torch(self.device)
         tree = make_tree(Inertias(robot, parameters.double().cpu()).links(), robot, on)
         shape = shape_of(tree)
-        self._physics = make_physics(robot, robot.substeps)
+        self._physics = make_params(robot, robot.substeps)
         self._width = width or (WIDEST if self.device.type == "cpu" else 1)
-        self._kernel = sketch_kernel(shape, self._width)
-        self._constants = [tree, self._physics, make_ways(shape, on), looks]
+        self._kernel = frozen_pose_kernel(shape, self._width)
+        self._constants = [tree, self._physics, make_dof_paths(shape, on), pose_updates]
         self.set_gains(*map(float, gains))
 
     def set_gains(self, ke: float, kd: float, kf: float, mu: float) -> None:

@@ -1,4 +1,4 @@
-"""A step of the `mlp` model by the kernels of fused.py, with its network in torch between them."""
+"""A step of the `mlp` model by the feature kernels, with its network in torch between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nerd_gym.dynamics.features.kernel_tables import (
     make_views,
     sizes_of,
 )
-from nerd_gym.dynamics.features.kernels import advance_kernel, see_kernel, stand_kernel
+from nerd_gym.dynamics.features.kernels import advance_kernel, contact_distance_kernel, encode_kernel
 from nerd_gym.physics.warp.launch import Slices
 from nerd_gym.robots.contacts import Contacts
 from nerd_gym.robots.state import Motion
@@ -34,58 +34,58 @@ class FusedStep:
         views = make_views(shown.canonical, model.device)
         self._constants = [make_body(model, shown), views, make_scale(model.normaliser)]
         self._functional = make_functional(shown.canonical, model.device)
-        self._batch: Batch | None = None
+        self._buffers: StepBuffers | None = None
 
     def __call__(self, state: Motion, joint_force: Tensor, contacts: Contacts) -> Motion:
-        """The state a frame later; the contacts are told their distances if they are found on the way."""
-        batch = self.see(state, joint_force, contacts)
-        run_network(self._model.module, batch.inputs, batch.hidden, batch.outputs)
-        batch.slices.run(batch.advance)
-        return Motion(batch.q.clone(), batch.qd.clone())
+        """The state a frame later; the contacts are told their distances if they are found here."""
+        buffers = self.encode(state, joint_force, contacts)
+        run_network(self._model.module, buffers.inputs, buffers.hidden, buffers.outputs)
+        buffers.slices.run(buffers.advance)
+        return Motion(buffers.q.clone(), buffers.qd.clone())
 
-    def see(self, state: Motion, joint_force: Tensor, contacts: Contacts) -> Batch:
+    def encode(self, state: Motion, joint_force: Tensor, contacts: Contacts) -> StepBuffers:
         """The batch with inputs and elements filled in."""
-        batch = self._of(len(state.q))
-        batch.q.copy_(state.q)
-        batch.qd.copy_(state.qd)
-        batch.force.copy_(joint_force)
-        batch.point.copy_(contacts.ground_point)
-        batch.normal.copy_(contacts.ground_normal)
-        if batch.sketch is not None:
-            batch.slices.run(batch.sketch)
-        batch.slices.run(batch.see)
-        if self.sizes.ground and not self.sizes.sketched:
-            contacts.distance = batch.distances.clone()
-        return batch
+        buffers = self._of(len(state.q))
+        buffers.q.copy_(state.q)
+        buffers.qd.copy_(state.qd)
+        buffers.force.copy_(joint_force)
+        buffers.point.copy_(contacts.ground_point)
+        buffers.normal.copy_(contacts.ground_normal)
+        if buffers.prior is not None:
+            buffers.slices.run(buffers.prior)
+        buffers.slices.run(buffers.encode)
+        if self.sizes.ground and not self.sizes.has_prior:
+            contacts.distance = buffers.distances.clone()
+        return buffers
 
     def last_inputs(self) -> Tensor:
-        """[N, D], normalised, of the last batch that was seen."""
-        return self._batch.inputs.clone()
+        """[N, D], normalised, of the last batch that was encoded."""
+        return self._buffers.inputs.clone()
 
     def distances(self, q: Tensor, ground_point: Tensor, ground_normal: Tensor) -> Tensor:
         """[N, C] of the candidates."""
-        batch = self._of(len(q))
-        batch.q.copy_(q)
-        batch.point.copy_(ground_point)
-        batch.normal.copy_(ground_normal)
-        batch.slices.run(batch.stand)
-        return batch.distances.clone()
+        buffers = self._of(len(q))
+        buffers.q.copy_(q)
+        buffers.point.copy_(ground_point)
+        buffers.normal.copy_(ground_normal)
+        buffers.slices.run(buffers.contact_distance)
+        return buffers.distances.clone()
 
-    def _of(self, rows: int) -> Batch:
-        if self._batch is None or len(self._batch.q) != rows:
+    def _of(self, rows: int) -> StepBuffers:
+        if self._buffers is None or len(self._buffers.q) != rows:
             self.close()
             with torch.inference_mode(False):  # or nobody could write to them outside that mode later
-                self._batch = Batch(self._model, self.sizes, self._constants, self._functional, rows)
-        return self._batch
+                self._buffers = StepBuffers(self._model, self.sizes, self._constants, self._functional, rows)
+        return self._buffers
 
     def close(self) -> None:
         """Give back the threads."""
-        if self._batch is not None:
-            self._batch.slices.close()
-            self._batch = None
+        if self._buffers is not None:
+            self._buffers.slices.close()
+            self._buffers = None
 
 
-class Batch:
+class StepBuffers:
     """The tensors of N rows that kernels and network work on, and the kernels' launches."""
 
     def __init__(self, model: NetworkModel, sizes: Sizes, constants: list, functional: wp.array, rows: int):
@@ -98,25 +98,27 @@ class Batch:
         self.point, self.normal = empty(rows, 3), empty(rows, 3)
         self.inputs, self.outputs = empty(rows, sizes.inputs), empty(rows, 2 * robot.nv)
         self.element = empty(rows, dtype=torch.int32)
-        self.quiet = empty(rows)
+        self.gate = empty(rows)
         self.distances = empty(rows, sizes.candidates)
-        # Of the sketch, if there is one.
-        sketched = rows if sizes.sketched else 1
-        self.step, self.change = empty(sketched, robot.nv), empty(sketched, robot.nv)
-        self.ahead = empty(sketched, sizes.candidates)
+        # Of the prior, if there is one.
+        with_prior = rows if sizes.has_prior else 1
+        self.step, self.change = empty(with_prior, robot.nv), empty(with_prior, robot.nv)
+        self.ahead = empty(with_prior, sizes.candidates)
         self.hidden = [empty(rows, layer.out_features) for layer in linear_layers(model.module)[:-1]]
         self.slices = Slices(rows, device, model.threads)
-        names = ("q", "qd", "force", "inputs", "outputs", "element", "quiet", "distances", "step", "change", "ahead")
+        names = ("q", "qd", "force", "inputs", "outputs", "element", "gate", "distances", "step", "change", "ahead")
         arrays = (wp.from_torch(getattr(self, name)) for name in names)
-        q, qd, force, inputs, outputs, element, quiet, distances, step, change, ahead = arrays
+        q, qd, force, inputs, outputs, element, gate, distances, step, change, ahead = arrays
         ground = [wp.from_torch(x, dtype=wp.vec3) for x in (self.point, self.normal)]
-        seen = [q, qd, force, *ground, *constants, functional, change, ahead, inputs, element, quiet, distances]
-        self.sketch = None
-        if sizes.sketched:
-            self.sketch = model.sketch.record(self.slices, [q, qd, force, *ground], [step, change, ahead])
-        self.see = self.slices.record(see_kernel(sizes), seen)
-        self.stand = self.slices.record(stand_kernel(sizes), [q, *ground, constants[0], distances])
-        moved = [outputs, element, quiet, step, change, *constants, q, qd]
+        encoded = [q, qd, force, *ground, *constants, functional, change, ahead, inputs, element, gate, distances]
+        self.prior = None
+        if sizes.has_prior:
+            self.prior = model.prior.record(self.slices, [q, qd, force, *ground], [step, change, ahead])
+        self.encode = self.slices.record(encode_kernel(sizes), encoded)
+        self.contact_distance = self.slices.record(
+            contact_distance_kernel(sizes), [q, *ground, constants[0], distances]
+        )
+        moved = [outputs, element, gate, step, change, *constants, q, qd]
         self.advance = self.slices.record(advance_kernel(sizes), moved)
 
 

@@ -22,7 +22,7 @@ class Inertias:
     residual: float | None = None  # rms of the velocity error one frame ahead, over the rms of the velocity change
 
     def links(self) -> dict[str, np.ndarray]:
-        """In the form of :func:`nerd_gym.backends.warp.read_links`, with nothing of the MJCF's own inertias."""
+        """In the form of :func:`nerd_gym.robots.links.read_links`, with nothing of the MJCF's own inertias."""
         links = read_links(self.robot)
         n = len(links["parent"])
         p = self.parameters.numpy()

@@ -1,8 +1,7 @@
 """`mlp`: a network from the current state alone, on features that do not change when the world is moved.
 
-A robot with a free base is learned as it departs from free fall. What a network says is an error of some size even
-where nothing happens; there it is made small by :meth:`MlpModel.quiet`, so that a robot that flies or is let go
-falls as it should.
+Of a robot with a free base the network learns the residual over free fall. Its output has an error of some size even
+in free fall; :meth:`MlpModel.output_gate` makes it small there, so that a robot in flight falls as it should.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from nerd_gym.dynamics.features.canonical import Canonical, View
 from nerd_gym.dynamics.features.contacts import ContactMotion, PointMotion, invariant_features, near_features
 from nerd_gym.dynamics.features.kernel_tables import Shown
 from nerd_gym.dynamics.features.normaliser import BUSY, STILL, TOUCHING
-from nerd_gym.dynamics.features.robot_centric import Frame
+from nerd_gym.dynamics.features.robot_centric import RobotPose
 from nerd_gym.robots.contacts import Contacts
 from nerd_gym.robots.model import SLIDE, RobotModel
 from nerd_gym.robots.rotations import quat_to_matrix
@@ -32,33 +31,35 @@ from .networks import Mlp
 RESIDUAL_WEIGHT = 0.3  # of the position's residual beside the change of velocity
 BASE_WEIGHT = 2.0  # of a free base's linear velocity, which is the hardest to learn and what most rewards are about
 GENTLE = 0.03  # mean square of a change of velocity, over that of all data, below which no frame counts more
+OUTSIDE = "gravity, ground, angular velocity"  # group of inputs
 RELATIVE = 0.5  # 0: all errors count alike; 1: each counts as a part of its frame's change
 
 
 class MlpModel(NetworkModel):
     """Learns the change of velocity over a frame, and what the trapezoid rule misses in position.
 
-    It sees no world position, yaw or velocity of the whole robot: those matter only through gravity, contacts and
-    limits, of which it is told in the robot's frame and in the canonical one of the robot's symmetric views.
+    World position and yaw are no inputs: they matter only through gravity, contacts and limits, which are expressed in
+    the robot's frame and in the canonical one of the robot's symmetric views.
     """
 
     kind = "mlp"
     default_network = {"width": 256, "depth": 3}
     frames = 1
-    sketched = False  # whether the network corrects a sketch of the frame (sketched.py)
+    has_prior = False  # whether the network corrects a frozen-pose prior (residual.py)
 
     def _open(self, tensors: dict[str, Tensor]) -> None:
         super()._open(tensors)
-        shown = Shown(self._gravity, self._points.distinct, self._shown, self._limited, self._limits, self._canonical)
+        shown = Shown(self._gravity, self._points.distinct, self._shown, self.limited, self.limits, self.canonical)
         self.fused = FusedStep(self, shown)
 
     def _prepare(self) -> None:
-        robot, m, frames = self.robot, self.robot.mj_model, self.robot_frames
+        robot, m, frames = self.robot, self.robot.mj_model, self.robot_centric
         self._dt = robot.frame_dt
         self._gravity = bool(np.any(m.opt.gravity))
-        self.falling = bool(self.facts.get("falling", False))  # models of before are of the whole change
-        self.soon = bool(self.facts.get("soon", False))  # models of before do not see it
-        self.centred = not (self.falling or self.sketched)
+        # Files of the first version have neither.
+        self.free_fall_prior = bool(self.facts.get("free_fall_prior", False))
+        self.predicted_distance = bool(self.facts.get("predicted_distance", False))
+        self.centred = not (self.free_fall_prior or self.has_prior)
         self._fall = self._dt * float(np.linalg.norm(m.opt.gravity))
         self._points = ContactMotion(robot, self.kinematics, frames, self.device)
         unlimited = frames.unlimited.cpu().numpy()
@@ -68,15 +69,15 @@ class MlpModel(NetworkModel):
             position[0] = False
             rate[0] = m.jnt_type[0] != SLIDE or m.dof_damping[dof] != 0
         shown = np.stack([position, position & unlimited, rate, np.ones(robot.nj, bool)])  # the rows of View.joints
-        self._canonical = Canonical(robot, int(self._gravity) + int(robot.ground is not None), shown, self.device)
+        self.canonical = Canonical(robot, int(self._gravity) + int(robot.ground is not None), shown, self.device)
 
         def tensor(x) -> Tensor:
             return torch.as_tensor(x, device=self.device)
 
         self._shown = tensor(np.flatnonzero(shown))
         limited = np.isfinite(robot.joint_range).all(1)
-        self._limited = tensor(np.flatnonzero(limited))
-        self._limits = tensor(robot.joint_range[limited].T.astype(np.float32))  # [2, limited]
+        self.limited = tensor(np.flatnonzero(limited))
+        self.limits = tensor(robot.joint_range[limited].T.astype(np.float32))  # [2, limited]
 
     def _first_joint_is_seen_from_outside(self) -> bool:
         """Whether gravity and contacts in the first link's frame tell all that the first joint's position means."""
@@ -94,7 +95,7 @@ class MlpModel(NetworkModel):
             weight[self.robot.nv : self.robot.nv + 3] = BASE_WEIGHT
         return weight
 
-    def _scale(self, targets: Tensor) -> Tensor:
+    def loss_scale(self, targets: Tensor) -> Tensor:
         """Gentle frames count more: a robot that stands or falls freely is seldom in the data and often in rollouts."""
         change = targets[..., self.robot.nv :].square().mean(-1, keepdim=True)
         return (change + GENTLE) ** (RELATIVE / 2)
@@ -106,16 +107,16 @@ class MlpModel(NetworkModel):
 
     @classmethod
     def new_facts(cls, robot: RobotModel) -> dict[str, Any]:
-        """What a new network of a robot learns and sees; one that is trained further stays as it was made."""
-        return {"falling": cls.may_fall(robot), "soon": True}
+        """What a new network of a robot learns and takes; one that is trained further stays as it was made."""
+        return {"free_fall_prior": cls.may_fall(robot), "predicted_distance": True}
 
-    def quiet(self, inputs: Tensor) -> Tensor:
-        """[..., 1] of normalised inputs: 1 when something happens, near 0 in a quiet flight."""
-        if not self.falling:
+    def output_gate(self, inputs: Tensor) -> Tensor:
+        """[..., 1] of normalised inputs: 1 when something happens, near 0 in free fall."""
+        if not self.free_fall_prior:
             return inputs.new_ones(())
         groups, scale = self.input_groups(), self.normaliser
-        joints, others = groups["joints"], groups["gravity, ground, spin"]
-        nj, count = self.robot.nj, 2 * len(self._limited)
+        joints, others = groups["joints"], groups[OUTSIDE]
+        nj, count = self.robot.nj, 2 * len(self.limited)
         rates, forces = (slice(joints.stop - k * nj, joints.stop - (k - 1) * nj) for k in (2, 1))
         size = torch.full_like(inputs[..., :1], STILL)
         for at in (rates, forces, slice(others.stop - 3, others.stop)):
@@ -132,17 +133,17 @@ class MlpModel(NetworkModel):
     def _expected(self, now: Motion, velocity: Tensor) -> tuple[Tensor, Tensor]:
         """Step and change of velocity [N, nv] that the network corrects; all velocities are in the robot's frame."""
         change = torch.zeros_like(velocity)
-        if self.falling:
+        if self.free_fall_prior:
             change[:, :3] = self._falls(now)
         return self._dt * (velocity + 0.5 * change), change
 
     def _falls(self, now: Motion) -> Tensor:
         """The change of a free base's velocity [N, 3] in free fall, in its axes."""
-        return self._fall * self.robot_frames.gravity_in(Frame(now.q[:, :3], quat_to_matrix(now.q[:, 3:7])))
+        return self._fall * self.robot_centric.gravity_in(RobotPose(now.q[:, :3], quat_to_matrix(now.q[:, 3:7])))
 
-    def _view(self, frame: Frame, now: Motion, force: Tensor, normal: Tensor, points: PointMotion | None) -> View:
+    def _view(self, frame: RobotPose, now: Motion, force: Tensor, normal: Tensor, points: PointMotion | None) -> View:
         """The robot seen from its frame; normal [N, 3] is the ground's in the world."""
-        robot, frames = self.robot, self.robot_frames
+        robot, frames = self.robot, self.robot_centric
         q = now.q[:, robot.joint_q]
         sine = torch.where(frames.unlimited, torch.sin(q), q)
         cosine = torch.where(frames.unlimited, torch.cos(q), 0.0)
@@ -151,24 +152,24 @@ class MlpModel(NetworkModel):
         none = q[:, :0]
         if robot.ground is not None:
             vectors.append(frame.vector(normal))
-        spin = now.qd[:, None, 3:6] if robot.free_base else q.new_zeros(len(q), 0, 3)
+        omega = now.qd[:, None, 3:6] if robot.free_base else q.new_zeros(len(q), 0, 3)
         directions = torch.stack(vectors, 1) if vectors else q.new_zeros(len(q), 0, 3)
-        return View(joints, directions, spin, *(points or (none, none, none[:, None].expand(-1, 3, -1))))
+        return View(joints, directions, omega, *(points or (none, none, none[:, None].expand(-1, 3, -1))))
 
     def _features(self, view: View) -> Tensor:
         """[N, D] of canonical views."""
-        parts = [view.joints.flatten(1)[:, self._shown], view.vectors.flatten(1), view.spin.flatten(1)]
+        parts = [view.joints.flatten(1)[:, self._shown], view.vectors.flatten(1), view.omega.flatten(1)]
         if self.robot.ground is not None:
             points = PointMotion(view.distance, view.normal_speed, view.slip)
-            parts.append(invariant_features(points, self._dt, self.soon))
-        if len(self._limited):
-            parts.append(near_features(*self._limit_motion(view), self._dt, self.soon)[0].flatten(1))
+            parts.append(invariant_features(points, self._dt, self.predicted_distance))
+        if len(self.limited):
+            parts.append(near_features(*self._limit_motion(view), self._dt, self.predicted_distance)[0].flatten(1))
         return torch.cat(parts, 1)
 
     def _limit_motion(self, view: View) -> tuple[Tensor, Tensor]:
         """How far joints are from their lower and upper limits [N, 2 L], and how fast that changes."""
-        q, rate = (view.joints[:, row, self._limited] for row in (0, 2))
-        return torch.cat([q - self._limits[0], self._limits[1] - q], 1), torch.cat([rate, -rate], 1)
+        q, rate = (view.joints[:, row, self.limited] for row in (0, 2))
+        return torch.cat([q - self.limits[0], self.limits[1] - q], 1), torch.cat([rate, -rate], 1)
 
     def input_groups(self) -> dict[str, slice]:
         """Columns of the network's inputs, by what they tell."""
@@ -177,54 +178,54 @@ class MlpModel(NetworkModel):
         vectors = int(self._gravity) + int(robot.ground is not None) + int(robot.free_base)
         sizes = {
             "joints": len(self._shown),
-            "gravity, ground, spin": 3 * vectors,
+            OUTSIDE: 3 * vectors,
             "distance": points,
-            "distance a frame later": points,
+            "predicted distance": points,
             "distance, close up": points,
             "normal speed": points,
-            "distance a frame later, close up": points if self.soon else 0,
+            "predicted distance, close up": points if self.predicted_distance else 0,
             "sliding": 3 * points,
-            "joint limits": 2 * (4 + self.soon) * len(self._limited),
+            "joint limits": 2 * (4 + self.predicted_distance) * len(self.limited),
         }
         ends = list(accumulate(sizes.values(), initial=0))
         return {name: slice(a, b) for name, (a, b) in zip(sizes, pairwise(ends), strict=True)}
 
-    def _see(
+    def encode(
         self, now: Motion, force: Tensor, contacts: Contacts
     ) -> tuple[Tensor, Tensor | None, tuple[Tensor, Tensor]]:
         """Features [N, D], elements [N] that lead to the canonical views, and what is expected of the frame."""
-        frame = self.robot_frames.frame(contacts.poses)
-        velocity = self.robot_frames.velocity(frame, now.qd)
+        frame = self.robot_centric.frame(contacts.poses)
+        velocity = self.robot_centric.velocity(frame, now.qd)
         points = self._points(contacts, frame, velocity) if self.robot.ground is not None else None
-        view, element = self._canonical(self._view(frame, now, force, contacts.ground_normal, points))
+        view, element = self.canonical(self._view(frame, now, force, contacts.ground_normal, points))
         return self._features(view), element, self._expected(now, velocity)
 
     def _examples(self, now: Motion, after: Motion, force: Tensor, contacts: Contacts) -> tuple[Tensor, Tensor]:
-        features, element, expected = self._see(now, force, contacts)
+        features, element, expected = self.encode(now, force, contacts)
         return features, self._targets(now, after, expected, element)
 
     def _targets(self, now: Motion, after: Motion, expected: tuple[Tensor, Tensor], element: Tensor | None) -> Tensor:
         """[N, 2 nv] in the canonical view: what is left of the change of velocity, and of the step after it."""
-        step, change = self.robot_frames.relative_motion(now, after)
+        step, change = self.robot_centric.relative_motion(now, after)
         change = change - expected[1]
         residual = step - expected[0] - 0.5 * self._dt * change
-        return torch.cat([self._canonical.motion(motion, element) for motion in (residual, change)], 1)
+        return torch.cat([self.canonical.motion(motion, element) for motion in (residual, change)], 1)
 
     def normalised(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         now, after, force, contacts = self._transitions(batch)
-        seen = self.fused.see(now, force, contacts)
-        if self.sketched:
-            expected = seen.step, seen.change
+        encoded = self.fused.encode(now, force, contacts)
+        if self.has_prior:
+            expected = encoded.step, encoded.change
         else:
             velocity = now.qd
             if self.robot.free_base:
-                base = Frame(now.q[:, :3], quat_to_matrix(now.q[:, 3:7]))
-                velocity = self.robot_frames.velocity(base, now.qd)
+                base = RobotPose(now.q[:, :3], quat_to_matrix(now.q[:, 3:7]))
+                velocity = self.robot_centric.velocity(base, now.qd)
             expected = self._expected(now, velocity)
-        element = seen.element.long() if self._canonical.size > 1 else None
+        element = encoded.element.long() if self.canonical.size > 1 else None
         targets = self.normaliser.targets(self._targets(now, after, expected, element))
         shape = batch["force"].shape[:2]
-        return seen.inputs.clone().unflatten(0, shape), targets.unflatten(0, shape)
+        return encoded.inputs.clone().unflatten(0, shape), targets.unflatten(0, shape)
 
     @torch.no_grad()
     def predict(self, state: Motion, joint_force: Tensor, contacts: Contacts, history: History | None) -> Motion:
@@ -233,17 +234,17 @@ class MlpModel(NetworkModel):
     @torch.no_grad()
     def predict_in_torch(self, state: Motion, joint_force: Tensor, contacts: Contacts) -> Motion:
         """What :meth:`predict` does, by the functions that training uses."""
-        features, element, expected = self._see(state, joint_force, contacts)
+        features, element, expected = self.encode(state, joint_force, contacts)
         outputs = self.outputs(self.normaliser.inputs(features))
-        residual, change = (self._canonical.motion_back(x, element) for x in outputs.split(self.robot.nv, 1))
+        residual, change = (self.canonical.motion_back(x, element) for x in outputs.split(self.robot.nv, 1))
         step = expected[0] + residual + 0.5 * self._dt * change
-        return self.robot_frames.advance(state, step, expected[1] + change)
+        return self.robot_centric.advance(state, step, expected[1] + change)
 
-    def seen(self, state: Motion, joint_force: Tensor, contacts: Contacts) -> Tensor:
-        self.fused.see(state, joint_force, contacts)
-        return self.last_seen()
+    def network_inputs(self, state: Motion, joint_force: Tensor, contacts: Contacts) -> Tensor:
+        self.fused.encode(state, joint_force, contacts)
+        return self.last_network_inputs()
 
-    def last_seen(self) -> Tensor:
+    def last_network_inputs(self) -> Tensor:
         return self.fused.last_inputs()
 
     def distances(self, q: Tensor, ground_point: Tensor, ground_normal: Tensor) -> Tensor:

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nerd_gym.dynamics.features.normaliser import Normaliser
-from nerd_gym.dynamics.features.robot_centric import RobotFrames
+from nerd_gym.dynamics.features.robot_centric import RobotCentric
 from nerd_gym.robots.contacts import ContactFinder, Contacts
 from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.state import Motion
-from nerd_gym.utils.files import under
+from nerd_gym.utils.files import strip_prefix
 
 from .base import DynamicsModel
 
@@ -38,14 +38,14 @@ class NetworkModel(DynamicsModel):
         robot, facts = self.robot, self.facts
         self.kinematics = Kinematics(robot, self.device)
         self.find_contacts = ContactFinder(robot, self.kinematics)
-        self.robot_frames = RobotFrames(self.kinematics, self.device)
+        self.robot_centric = RobotCentric(self.kinematics, self.device)
         self._prepare()
         inputs, outputs = self._sizes()
         sizes = self.default_network | facts.get("network", {})
         self.module = self._build(inputs, outputs, sizes).to(self.device)
         self.normaliser = Normaliser(inputs, outputs).to(self.device)
         for prefix, module in (("network.", self.module), ("normaliser.", self.normaliser)):
-            own = under(tensors, prefix)
+            own = strip_prefix(tensors, prefix)
             if own:
                 module.load_state_dict(own)
         self.normaliser.requires_grad_(False)
@@ -54,7 +54,7 @@ class NetworkModel(DynamicsModel):
     # What a kind of model fills in.
 
     def _prepare(self) -> None:
-        """Make what :meth:`_encode` needs."""
+        """Make what encoding needs."""
 
     @abstractmethod
     def _build(self, inputs: int, outputs: int, sizes: dict[str, int]) -> nn.Module:
@@ -68,17 +68,17 @@ class NetworkModel(DynamicsModel):
         """[O] or a scalar: how much each target counts in the loss."""
         return torch.ones(())
 
-    def _scale(self, targets: Tensor) -> Tensor:
+    def loss_scale(self, targets: Tensor) -> Tensor:
         """Of normalised targets [..., O], broadcast with them: by how much errors are divided in the loss."""
         return torch.ones((), device=targets.device)
 
-    def quiet(self, inputs: Tensor) -> Tensor:
-        """Of normalised inputs [..., D], broadcast with outputs: what a network's word counts there."""
+    def output_gate(self, inputs: Tensor) -> Tensor:
+        """Of normalised inputs [..., D], broadcast with outputs: the factor on the network's output there."""
         return inputs.new_ones(())
 
     def outputs(self, inputs: Tensor) -> Tensor:
-        """What the network says [..., O] to normalised inputs [..., D], as targets are."""
-        return self.normaliser.outputs(self.quiet(inputs) * self.module(inputs))
+        """The network's output [..., O] for normalised inputs [..., D], as targets are."""
+        return self.normaliser.outputs(self.output_gate(inputs) * self.module(inputs))
 
     # Training.
 
@@ -125,7 +125,7 @@ class NetworkModel(DynamicsModel):
         """Mean Huber loss of the normalised targets, over what :meth:`_scale` says of each frame."""
         with torch.no_grad():
             inputs, targets = self.normalised(batch)
-            scale, quiet = self._scale(targets), self.quiet(inputs)
+            scale, quiet = self.loss_scale(targets), self.output_gate(inputs)
         error = F.huber_loss(self.module(inputs) * (quiet / scale), targets / scale, reduction="none", delta=HUBER)
         return 2 * (error * self._weight).mean()  # the mean squared error while errors are small
 

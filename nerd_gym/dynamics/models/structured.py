@@ -1,8 +1,8 @@
 """`structured`: kinematics from the MJCF, everything else of the motion learned; for robots with a fixed base.
 
-Inertial parameters, armature and damping come from data by identification (identify.py). Where the robot has a ground,
-a network gives the force of a contact; where the teacher knows forces that nobody described, another gives them
-(laws.py). The whole runs in the same fused kernel as the analytical backend.
+Inertial parameters, armature and damping come from data by identification (dynamics/identify). Where the robot has a
+ground, a network gives the force of a contact; where the teacher has joint forces that the MJCF does not describe,
+another gives them (force_networks.py). The whole runs in the same fused kernel as the analytical backend.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from torch import Tensor
 
 from nerd_gym.physics.warp.frame import frame_kernel
 from nerd_gym.physics.warp.launch import Launcher
-from nerd_gym.physics.warp.tree import Networks, make_physics, make_tree
+from nerd_gym.physics.warp.tree import Networks, make_params, make_tree
 from nerd_gym.robots.contacts import Contacts
 from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.state import Motion
-from nerd_gym.utils.files import under
+from nerd_gym.utils.files import strip_prefix
 from nerd_gym.utils.warp import init_warp
 
 from .base import DynamicsModel, History
-from .force_networks import ContactLaw, TorqueLaw
+from .force_networks import ContactForceNet, JointForceNet
 from .inertias import Inertias
 
 
@@ -37,18 +37,18 @@ class StructuredModel(DynamicsModel):
         init_warp()
         device = wp.device_from_torch(self.device)
         self.inertias = Inertias(robot, tensors["parameters"])
-        self.contact_law, self.torque_law = laws_from(robot, tensors)
+        self.contact_net, self.joint_force_net = force_networks_from(robot, tensors)
         self.substeps = facts["substeps"]
         links = self.inertias.links()
         networks, widths = Networks(), []
-        for name, law in (("contact", self.contact_law), ("torque", self.torque_law)):
-            widths.append(0 if law is None else law.first.out_features)
-            if law is not None:
-                packed = law.packed().float().numpy()
+        for name, network in (("contact", self.contact_net), ("torque", self.joint_force_net)):
+            widths.append(0 if network is None else network.first.out_features)
+            if network is not None:
+                packed = network.packed().float().numpy()
                 setattr(networks, name, wp.array(packed, dtype=wp.float32, device=device))
-        contacts = len(robot.candidates.radius) if self.contact_law is not None else 0
+        contacts = len(robot.candidates.radius) if self.contact_net is not None else 0
         self._kernel = frame_kernel(len(links["parent"]), robot.nv, contacts, robot.free_base, *widths)
-        self._constants = [make_tree(links, robot, device), make_physics(robot, facts["substeps"]), networks]
+        self._constants = [make_tree(links, robot, device), make_params(robot, facts["substeps"]), networks]
         self._batch: tuple[Tensor, ...] | None = None
         self._launcher: Launcher | None = None
 
@@ -69,14 +69,19 @@ class StructuredModel(DynamicsModel):
             self._launcher.close()
 
 
-def laws_from(robot: RobotModel, tensors: dict[str, Tensor]) -> tuple[ContactLaw | None, TorqueLaw | None]:
+def force_networks_from(
+    robot: RobotModel, tensors: dict[str, Tensor]
+) -> tuple[ContactForceNet | None, JointForceNet | None]:
     """The networks among a model's tensors."""
-    laws: list[Any] = []
-    for name, make in (("contact", lambda width: ContactLaw(width)), ("torque", lambda width: TorqueLaw(robot, width))):
-        own = under(tensors, f"{name}.")
-        law = make(own["first.weight"].shape[0]).to(own["first.weight"].dtype) if own else None
-        if law is not None:
-            law.load_state_dict(own)
-            law.requires_grad_(False)
-        laws.append(law)
-    return laws[0], laws[1]
+    networks: list[Any] = []
+    for name, make in (
+        ("contact", lambda width: ContactForceNet(width)),
+        ("torque", lambda width: JointForceNet(robot, width)),
+    ):
+        own = strip_prefix(tensors, f"{name}.")
+        network = make(own["first.weight"].shape[0]).to(own["first.weight"].dtype) if own else None
+        if network is not None:
+            network.load_state_dict(own)
+            network.requires_grad_(False)
+        networks.append(network)
+    return networks[0], networks[1]

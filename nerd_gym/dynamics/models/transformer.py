@@ -45,9 +45,9 @@ class TransformerModel(NetworkModel):
     def _build(self, inputs: int, outputs: int, sizes: dict[str, int]) -> nn.Module:
         return CausalTransformer(inputs, outputs, **sizes)
 
-    def _tokens(self, now: Motion, force: Tensor, contacts: Contacts) -> Tensor:
+    def tokens(self, now: Motion, force: Tensor, contacts: Contacts) -> Tensor:
         """[N, D]."""
-        frames, robot = self.robot_frames, self.robot
+        frames, robot = self.robot_centric, self.robot
         if not robot.free_base and robot.ground is None:
             return torch.cat([frames.wrapped(now.q), now.qd, force], 1)
         frame = frames.frame(contacts.poses)
@@ -57,7 +57,7 @@ class TransformerModel(NetworkModel):
         return torch.cat([*parts, force, frames.gravity_in(frame)], 1)
 
     def _examples(self, now: Motion, after: Motion, force: Tensor, contacts: Contacts) -> tuple[Tensor, Tensor]:
-        return self._tokens(now, force, contacts), torch.cat(self.robot_frames.relative_motion(now, after), 1)
+        return self.tokens(now, force, contacts), torch.cat(self.robot_centric.relative_motion(now, after), 1)
 
     def new_history(self, num_envs: int) -> TransformerHistory:
         return TransformerHistory(RingCache(self.module, num_envs, self.device))
@@ -65,6 +65,6 @@ class TransformerModel(NetworkModel):
     @torch.no_grad()
     def predict(self, state: Motion, joint_force: Tensor, contacts: Contacts, history: History | None) -> Motion:
         history = self.new_history(len(state.q)) if history is None else history
-        token = self.normaliser.inputs(self._tokens(state, joint_force, contacts))
+        token = self.normaliser.inputs(self.tokens(state, joint_force, contacts))
         motion = self.normaliser.outputs(self.module.step(token, history.cache))
-        return self.robot_frames.advance(state, *motion.split(self.robot.nv, 1))
+        return self.robot_centric.advance(state, *motion.split(self.robot.nv, 1))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from nerd_gym.robots.contacts import Contacts
 from nerd_gym.robots.model import HINGE, RobotModel
-from nerd_gym.utils.files import under
+from nerd_gym.utils.files import strip_prefix
 
 WIDTH = 32
 BEYOND = 0.5  # of the box, where trust ends
@@ -40,7 +40,7 @@ class Trust:
     """Calibrated trust in a model, from the tensors named ``trust.*`` in its file; without them it is 1 everywhere."""
 
     def __init__(self, robot: RobotModel, tensors: dict[str, Tensor], device: torch.device | str = "cpu"):
-        own = {name: value.to(device) for name, value in under(tensors, "trust.").items()}
+        own = {name: value.to(device) for name, value in strip_prefix(tensors, "trust.").items()}
         self.features = TrustFeatures(robot, device)
         self._robot, self.known, self._device = robot, bool(own), device
         if not own:

@@ -18,12 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
-from nerd_gym.utils.files import whole
+from nerd_gym.utils.files import atomic_write
 from nerd_gym.utils.optional import require
 from nerd_gym.utils.progress import progress
 
 OPTIMISERS = ("soap", "adamw")
-Batch = Any
+TrainingBatch = Any
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Recipe:
     warmup: int = 200  # steps of a rising rate, a tenth of them all at most
     clip: float = 1.0
     ema: float = 0.998  # of the weights that are validated and kept
-    precondition: int = 10  # steps between SOAP's looks at its preconditioner, which cost as much as several steps
+    precondition: int = 10  # steps between updates of SOAP's preconditioner, each as dear as several steps
     polish: int = 0  # iterations of L-BFGS on one large batch at the end
     polish_batch: int = 8192
     validate: int = 10  # how often on the way
@@ -87,7 +87,7 @@ def rank_and_world() -> tuple[int, int]:
     return (distributed.get_rank(), distributed.get_world_size()) if distributed.is_initialized() else (0, 1)
 
 
-class Loop:
+class TrainingLoop:
     """Trains a module on what `sample(generator, size)` gives and `loss(batch)` judges.
 
     `validate()` is called with the averaged weights in place and gives an error by name, of which the first decides
@@ -97,8 +97,8 @@ class Loop:
     def __init__(
         self,
         module: nn.Module,
-        sample: Callable[[torch.Generator, int], Batch],
-        loss: Callable[[Batch], Tensor],
+        sample: Callable[[torch.Generator, int], TrainingBatch],
+        loss: Callable[[TrainingBatch], Tensor],
         validate: Callable[[], dict[str, float]],
         recipe: Recipe,
         checkpoint: Path,
@@ -231,7 +231,7 @@ class Loop:
             "best_weights": self.best_weights,
             "optimiser": self.optimiser.state_dict(),
         }
-        with whole(self.checkpoint) as part:
+        with atomic_write(self.checkpoint) as part:
             torch.save(state, part)
 
     def _resume(self) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nerd_gym.data.dataset import Plan, generate
+from nerd_gym.data.dataset import DatasetPlan, generate
 from nerd_gym.data.reader import read_facts
 from nerd_gym.dynamics.models.checkpoint import load_model
 from nerd_gym.robots.model import RobotModel
@@ -42,7 +42,7 @@ def refine(
     new = out.parent / f"{out.stem}-{tag}.h5"
     new.parent.mkdir(parents=True, exist_ok=True)
     options = tuple(json.loads(about["backend_options"]).items())
-    plan = Plan(
+    plan = DatasetPlan(
         robot,
         str(about["backend"]),
         transitions,

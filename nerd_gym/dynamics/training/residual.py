@@ -1,4 +1,4 @@
-"""What a sketched model knows before its network learns: inertias from frames in flight, contact gains from others."""
+"""The prior of a residual model: inertias from frames in flight, contact gains from frames near the ground."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nerd_gym.data.reader import Data, Frames, nearness
-from nerd_gym.dynamics.features.robot_centric import RobotFrames
+from nerd_gym.data.reader import Data, Transitions, nearness
+from nerd_gym.dynamics.features.robot_centric import RobotCentric
 from nerd_gym.dynamics.identify.free_base import Gains, fit_contact_gains, identify_free
-from nerd_gym.dynamics.models.frozen_pose import Sketch
+from nerd_gym.dynamics.models.frozen_pose import FrozenPosePrior
 from nerd_gym.dynamics.models.inertias import Inertias
 from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.state import Motion
@@ -24,15 +24,15 @@ FEWEST = 500
 NO_GAINS = (1.0, 1.0, 1.0, 1.0)  # of a robot without a ground
 
 
-def identify_sketch(data: Data, seed: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors of the sketch and further facts."""
+def identify_prior(data: Data, seed: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors of the prior and further facts."""
     robot, generator = data.robot, torch.Generator().manual_seed(seed)
     spread = torch.linspace(0, len(data.train["q"]) - 1, min(LOOKED_AT, len(data.train["q"]))).long()
     arrays = {name: value[spread] for name, value in data.train.items()}
     clear = touching = None
     if robot.ground is not None:
-        near, way = nearness(robot, arrays)
-        clear, touching = (near > CLEAR + 0.25 * way).nonzero(), (near < TOUCHING).nonzero()
+        near, displacement = nearness(robot, arrays)
+        clear, touching = (near > CLEAR + 0.25 * displacement).nonzero(), (near < TOUCHING).nonzero()
         if len(clear) < FEWEST or len(touching) < FEWEST:
             raise ValueError(
                 f"{len(clear)} frames are clear of the ground and {len(touching)} touch it; at least {FEWEST} of each "
@@ -45,22 +45,22 @@ def identify_sketch(data: Data, seed: int) -> tuple[dict[str, Tensor], dict[str,
         bar.update()
         gains = NO_GAINS if touching is None else contact_gains(inertias, draw(arrays, touching, LANDING, generator))
         bar.update()
-    tensors = {"sketch.parameters": inertias.parameters, "sketch.gains": torch.tensor(gains, dtype=torch.float64)}
+    tensors = {"prior.parameters": inertias.parameters, "prior.gains": torch.tensor(gains, dtype=torch.float64)}
     learned = {"rank": inertias.rank, "residual": inertias.residual}
     return tensors, learned | {"contact_gains": [float(f"{gain:.5g}") for gain in gains]}
 
 
-def contact_gains(inertias: Inertias, frames: Frames) -> Gains:
-    """The gains with which sketches of frames near the ground end as the frames do."""
+def contact_gains(inertias: Inertias, frames: Transitions) -> Gains:
+    """The gains with which the prior's frames near the ground end as the recorded ones do."""
     robot = inertias.robot
-    relative = RobotFrames(Kinematics(robot))
-    sketch = Sketch(robot, inertias.parameters, torch.tensor(NO_GAINS))
+    relative = RobotCentric(Kinematics(robot))
+    prior = FrozenPosePrior(robot, inertias.parameters, torch.tensor(NO_GAINS))
 
-    def advance(gains: Gains, given: Frames) -> Tensor:
+    def advance(gains: Gains, given: Transitions) -> Tensor:
         now = Motion(given["q"].float(), given["qd"].float())
-        sketch.set_gains(*gains)
+        prior.set_gains(*gains)
         ground = given["ground_point"].float(), given["ground_normal"].float()
-        step, change, _ = sketch(now, given["force"].float(), ground)
+        step, change, _ = prior(now, given["force"].float(), ground)
         return relative.advance(now, step, change).qd
 
     return fit_contact_gains(robot, inertias, frames, advance)

@@ -1,8 +1,8 @@
-"""Train a structured model: inertial parameters by identification, contact and torque laws by gradient descent.
+"""Train a structured model: inertial parameters by identification, contact and torque networks by gradient descent.
 
-Frames that are clear of the ground tell the inertias. The laws are then trained through the substeps of whole
+Transitions that are clear of the ground tell the inertias. The networks are then trained through the substeps of whole
 frames, in float64. If the inertias leave more than a thousandth of the motion unexplained, the teacher knows forces
-that the MJCF does not: a torque law learns them, and the inertias are fitted again beside it.
+that the MJCF does not: a torque network learns them, and the inertias are fitted again beside it.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from nerd_gym.data.reader import Data, Frames, frames_at, nearness
+from nerd_gym.data.reader import Data, Transitions, frames_at, nearness
 from nerd_gym.dynamics.identify.fixed_base import Identification
-from nerd_gym.dynamics.models.force_networks import ContactLaw, TorqueLaw
+from nerd_gym.dynamics.models.force_networks import ContactForceNet, JointForceNet
 from nerd_gym.dynamics.models.inertias import Inertias
 from nerd_gym.physics.torch.engine import Articulated
 from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.state import state_error
 
-from .loop import Loop
+from .loop import TrainingLoop
 
 if TYPE_CHECKING:
     from .train import Settings
 
-UNEXPLAINED = 1e-3  # of a frame's change of velocity, above which a torque law is worth its while
-CLEAR = 0.02  # m over the ground, besides a quarter of a candidate's way in the frame
+UNEXPLAINED = 1e-3  # of a frame's change of velocity, above which a joint force network is worth its while
+CLEAR = 0.02  # m over the ground, besides a quarter of a candidate's displacement in the frame
 TOUCHING = 0.03  # m: frames that end this close, or closer, teach contact
-ROUNDS = 2  # of torque law and inertias in turn
-RESIDUAL = ("auto", "on", "off")
+ROUNDS = 2  # of joint force network and inertias in turn
+FORCE_NET = ("auto", "on", "off")
 CONTACT_RECIPE = {"steps": 3000, "batch": 1024, "ema": 0.99}
 TORQUE_RECIPE = {"steps": 1500, "batch": 512, "lr": 1e-2, "ema": 0.99}
 
@@ -42,13 +42,13 @@ def train_structured(
     robot = data.robot
     if robot.free_base:
         raise ValueError(f"{robot.name} has a free base; structured models are for robots with a fixed one")
-    if settings.residual not in RESIDUAL:
-        raise ValueError(f"unknown residual {settings.residual!r}; valid: {', '.join(RESIDUAL)}")
+    if settings.force_net not in FORCE_NET:
+        raise ValueError(f"unknown force_net {settings.force_net!r}; valid: {', '.join(FORCE_NET)}")
     generator = torch.Generator().manual_seed(settings.seed)
     clear = touching = None
     if robot.ground is not None:
-        near, way = nearness(robot, data.train)
-        clear, touching = near > CLEAR + 0.25 * way, near < TOUCHING
+        near, displacement = nearness(robot, data.train)
+        clear, touching = near > CLEAR + 0.25 * displacement, near < TOUCHING
         clear, touching = clear.nonzero(), touching.nonzero()
         if len(clear) < 500 or len(touching) < 2000:
             raise ValueError(
@@ -63,32 +63,32 @@ def train_structured(
         free = {name: value[inside] for name, value in free.items()}
         inertias = identify(robot, free)
     learned: dict[str, Any] = {"curves": {}}
-    torque_law = None
-    if settings.residual == "on" or (settings.residual == "auto" and inertias.residual > UNEXPLAINED):
-        torque_law = new_torque_law(robot, data, settings.seed)
+    joint_force_net = None
+    if settings.force_net == "on" or (settings.force_net == "auto" and inertias.residual > UNEXPLAINED):
+        joint_force_net = new_joint_force_net(robot, data, settings.seed)
         inertias = identify(robot, free, unexplained=True)
-        for turn in range(ROUNDS):
+        for round_ in range(ROUNDS):
             recipe = settings.recipe(**TORQUE_RECIPE)
-            trainer = LawTrainer(data, inertias, None, torque_law, clear)
-            loop = trainer.loop(torque_law, recipe, checkpoint.with_suffix(f".torque{turn}"), facts)
-            learned["curves"][f"torque {turn}"] = loop.run()
-            inertias = identify(robot, free, torque_law)
-    contact_law = None
+            trainer = ForceNetTrainer(data, inertias, None, joint_force_net, clear)
+            loop = trainer.loop(joint_force_net, recipe, checkpoint.with_suffix(f".torque{round_}"), facts)
+            learned["curves"][f"torque {round_}"] = loop.run()
+            inertias = identify(robot, free, joint_force_net)
+    contact_net = None
     if robot.ground is not None:
-        contact_law = new_contact_law(robot, data, inertias, touching, settings.seed)
-        trainer = LawTrainer(data, inertias, contact_law, torque_law, touching)
-        loop = trainer.loop(contact_law, settings.recipe(**CONTACT_RECIPE), checkpoint, facts)
+        contact_net = new_contact_net(robot, data, inertias, touching, settings.seed)
+        trainer = ForceNetTrainer(data, inertias, contact_net, joint_force_net, touching)
+        loop = trainer.loop(contact_net, settings.recipe(**CONTACT_RECIPE), checkpoint, facts)
         learned["curves"]["contact"] = loop.run()
         learned["recipe"] = loop.facts["recipe"]
     learned |= {"rank": inertias.rank, "residual": inertias.residual, "transitions": settings.transitions}
     tensors = {"parameters": inertias.parameters}
-    for name, law in (("contact", contact_law), ("torque", torque_law)):
-        if law is not None:
-            tensors |= {f"{name}.{key}": value.detach().float() for key, value in law.state_dict().items()}
+    for name, network in (("contact", contact_net), ("torque", joint_force_net)):
+        if network is not None:
+            tensors |= {f"{name}.{key}": value.detach().float() for key, value in network.state_dict().items()}
     return tensors, learned
 
 
-def draw(arrays: dict[str, Tensor], among: Tensor | None, size: int, generator: torch.Generator) -> Frames:
+def draw(arrays: dict[str, Tensor], among: Tensor | None, size: int, generator: torch.Generator) -> Transitions:
     """Random frames, of all or of those listed [K, 2] as (trajectory, frame)."""
     if among is None:
         count, frames = arrays["force"].shape[:2]
@@ -98,36 +98,36 @@ def draw(arrays: dict[str, Tensor], among: Tensor | None, size: int, generator: 
     return frames_at(arrays, row, at)
 
 
-def inside_limits(robot: RobotModel, frames: Frames) -> Tensor:
-    """[B]: frames that keep clear of the joint limits by the way they go."""
+def inside_limits(robot: RobotModel, frames: Transitions) -> Tensor:
+    """[B]: frames that keep clear of the joint limits by the displacement they go."""
     low, high = torch.as_tensor(robot.joint_range).unbind(-1)
     q, after = frames["q"][:, robot.joint_q], frames["next_q"][:, robot.joint_q]
-    way = (after - q).abs()
-    return ((torch.minimum(q, after) - way > low) & (torch.maximum(q, after) + way < high)).all(-1)
+    displacement = (after - q).abs()
+    return ((torch.minimum(q, after) - displacement > low) & (torch.maximum(q, after) + displacement < high)).all(-1)
 
 
 def identify(
-    robot: RobotModel, frames: Frames, torque_law: TorqueLaw | None = None, unexplained: bool = False
+    robot: RobotModel, frames: Transitions, joint_force_net: JointForceNet | None = None, unexplained: bool = False
 ) -> Inertias:
-    """Inertial parameters from frames without contact, beside a torque law or what is yet `unexplained`."""
+    """Inertial parameters from frames without contact, beside a torque network or what is yet `unexplained`."""
     with torch.no_grad():
         given = [frames[name] for name in ("q", "qd", "force", "next_q", "next_qd")]
-        problem = Identification(robot, torque_law=torque_law)
+        problem = Identification(robot, joint_force_net=joint_force_net)
         if unexplained:
             return Inertias(robot, problem.guess(problem.calm(*given), unexplained=True))
         return problem.fit(*given)
 
 
-def new_torque_law(robot: RobotModel, data: Data, seed: int) -> TorqueLaw:
+def new_joint_force_net(robot: RobotModel, data: Data, seed: int) -> JointForceNet:
     """Fresh, scaled to the data."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         rate = data.train["qd"].flatten(0, 1).double().square().mean(0).sqrt()
         force = data.train["force"].flatten(0, 1).double().square().mean(0).sqrt()
-        return TorqueLaw(robot, rate=rate, force=force.clamp(min=0.1 * float(force.max()))).double()
+        return JointForceNet(robot, rate=rate, force=force.clamp(min=0.1 * float(force.max()))).double()
 
 
-def new_contact_law(robot: RobotModel, data: Data, inertias: Inertias, touching: Tensor, seed: int) -> ContactLaw:
+def new_contact_net(robot: RobotModel, data: Data, inertias: Inertias, touching: Tensor, seed: int) -> ContactForceNet:
     """Fresh, scaled to depths, speeds and forces that the data show."""
     frames = draw(data.train, touching, 4096, torch.Generator().manual_seed(seed))
     frames = {name: value.double() for name, value in frames.items()}
@@ -149,31 +149,31 @@ def new_contact_law(robot: RobotModel, data: Data, inertias: Inertias, touching:
     force = needed.norm(dim=-1).median().item()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return ContactLaw(depth=depth, speed=speed, slow=speed / 40, force=force).double()
+        return ContactForceNet(depth=depth, speed=speed, slow=speed / 40, force=force).double()
 
 
-class LawTrainer:
-    """Loss and validation of laws in a robot's motion."""
+class ForceNetTrainer:
+    """Loss and validation of networks in a robot's motion."""
 
     def __init__(
         self,
         data: Data,
         inertias: Inertias,
-        contact_law: ContactLaw | None,
-        torque_law: TorqueLaw | None,
+        contact_net: ContactForceNet | None,
+        joint_force_net: JointForceNet | None,
         among: Tensor | None,
     ):
         self.data, self.robot, self.among = data, data.robot, among
         self.motion = Articulated(data.robot, inertias.links())
-        self.laws = {"contact_law": contact_law, "torque_law": torque_law}
+        self.networks = {"contact_law": contact_net, "joint_law": joint_force_net}
         frames = draw(data.train, among, 4096, torch.Generator().manual_seed(0))
         self._floor = 0.1 * (frames["next_qd"] - frames["qd"]).double().square().mean(0).sqrt()
 
     def frame(self, q: Tensor, qd: Tensor, force: Tensor, ground: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        """One frame under the laws."""
-        return self.motion.frame(q, qd, force, ground, **self.laws)
+        """One frame under the networks."""
+        return self.motion.frame(q, qd, force, ground, **self.networks)
 
-    def loss(self, frames: Frames) -> Tensor:
+    def loss(self, frames: Transitions) -> Tensor:
         """Mean size of the velocity's error, over the size of its change: every frame counts alike."""
         ground = frames["ground_point"], frames["ground_normal"]
         _, qd = self.frame(frames["q"], frames["qd"], frames["force"], ground)
@@ -193,15 +193,15 @@ class LawTrainer:
             total += state_error(self.robot, held["q"][rows, frame + 1].double(), q)["joints"].mean().item()
         return {"rollout": total / frames}
 
-    def loop(self, module: nn.Module, recipe, checkpoint: Path, facts: dict[str, Any]) -> Loop:
-        """The training of one of the laws."""
-        others = [law for law in self.laws.values() if law is not None and law is not module]
-        for law in others:
-            law.requires_grad_(False)
+    def loop(self, module: nn.Module, recipe, checkpoint: Path, facts: dict[str, Any]) -> TrainingLoop:
+        """The training of one of the networks."""
+        others = [network for network in self.networks.values() if network is not None and network is not module]
+        for network in others:
+            network.requires_grad_(False)
 
-        def sample(generator: torch.Generator, size: int) -> Frames:
+        def sample(generator: torch.Generator, size: int) -> Transitions:
             frames = draw(self.data.train, self.among, size, generator)
             return {name: value.double() for name, value in frames.items()}
 
         name = type(module).__name__
-        return Loop(module, sample, self.loss, self.validate, recipe, checkpoint, facts, name)
+        return TrainingLoop(module, sample, self.loss, self.validate, recipe, checkpoint, facts, name)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nerd_gym.data.reader import Data, windows
 from nerd_gym.dynamics.models.base import DynamicsModel, kind_of
-from nerd_gym.dynamics.models.checkpoint import load_model, save_model
+from nerd_gym.dynamics.models.checkpoint import current_kind, load_model, save_model
 from nerd_gym.dynamics.models.network_model import NetworkModel
 from nerd_gym.dynamics.models.trust import TrustFeatures, fit_trust
 from nerd_gym.robots.contacts import ContactFinder
@@ -21,16 +21,17 @@ from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.state import Motion, state_error
 from nerd_gym.utils.files import file_hash
 
-from .loop import Loop, Recipe, processes
+from .loop import Recipe, TrainingLoop, processes
 
 ROLLOUTS, ROLLOUT_FRAMES = 128, 50  # held-back trajectories that validation rolls out
 TRUST_FRAMES = 40_000
 NORMALISER_FRAMES = EXPLAINED_FRAMES = 20_000
 REFINEMENT = {"steps": 3000, "lr": 1e-3}  # of a network that is trained further
-KEPT = ("falling", "soon", "looks")  # facts of what a network learns and sees, which stay if it is trained further
+# Facts of what a network learns and takes, which stay if it is trained further.
+KEPT = ("free_fall_prior", "predicted_distance", "pose_updates")
 NETWORK_RECIPES = {
     "mlp": {"steps": 6000, "batch": 2048, "optimiser": "soap", "lr": 3e-3},
-    "sketched": {"steps": 24_000, "batch": 2048, "optimiser": "soap", "lr": 8e-3, "precondition": 25},
+    "residual": {"steps": 24_000, "batch": 2048, "optimiser": "soap", "lr": 8e-3, "precondition": 25},
     "mlp, free base": {"steps": 28_000, "batch": 2048, "optimiser": "soap", "lr": 8e-3, "precondition": 25},
     "transformer": {"steps": 4000, "batch": 128, "optimiser": "adamw", "lr": 1e-3, "weight_decay": 0.01},
 }
@@ -48,7 +49,7 @@ class Settings:
     polish: int | None = None
     network: tuple[tuple[str, int], ...] = ()
     transitions: int = 4000  # that inertial parameters are fitted to
-    residual: str = "auto"  # torque network of a structured model
+    force_net: str = "auto"  # joint force network of a structured model
     seed: int = 0
     device: str = "cpu"  # of a network's training; identification is float64 on the CPU
     start: Path | None = None  # a network to go on from, of the same kind and sizes
@@ -65,8 +66,8 @@ class Settings:
 
 
 def default_kind(robot: RobotModel) -> str:
-    """structured for a fixed base, sketched for a free one."""
-    return "sketched" if robot.free_base else "structured"
+    """structured for a fixed base, residual for a free one."""
+    return "residual" if robot.free_base else "structured"
 
 
 def train(
@@ -80,7 +81,7 @@ def train(
 def _train(
     data_path: Path | Sequence[Path], robot: RobotModel, out: Path, settings: Settings, command: str, rank: int
 ) -> dict[str, Any]:
-    kind = settings.kind or default_kind(robot)
+    kind = current_kind(settings.kind) if settings.kind else default_kind(robot)
     kind_of(kind)  # names the valid ones if there is no such kind
     data = Data.load(data_path, robot)
     facts = {
@@ -119,7 +120,7 @@ def _train(
 def train_network(
     data: Data, kind: str, settings: Settings, checkpoint: Path, facts: dict[str, Any]
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """A network, with or without a sketch that it corrects."""
+    """A network, with or without a prior that it corrects."""
     robot, cls = data.robot, kind_of(kind)
     unknown = [key for key, _ in settings.network if key not in cls.default_network]
     if unknown:
@@ -135,13 +136,13 @@ def train_network(
         network, recipe = old["network"], settings.recipe(**defaults | REFINEMENT)
         facts = facts | {key: old[key] for key in KEPT if key in old}
         facts["start"] = {"hash": file_hash(settings.start), "command": old["command"]}
-    elif kind in ("mlp", "sketched"):
+    elif kind in ("mlp", "residual"):
         facts = facts | cls.new_facts(robot)
     identified: dict[str, Any] = {}
-    if kind == "sketched" and settings.start is None:
-        from .residual import identify_sketch
+    if kind == "residual" and settings.start is None:
+        from .residual import identify_prior
 
-        tensors, identified = identify_sketch(data, settings.seed)
+        tensors, identified = identify_prior(data, settings.seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model = cls(robot, tensors, facts | {"network": network}, settings.device)
@@ -165,7 +166,9 @@ def train_network(
     def validate() -> dict[str, float]:
         return {"rollout": rollout_error(model, data.held)}
 
-    loop = Loop(model.module, sample, model.loss, validate, recipe, checkpoint, facts | {"network": network}, kind)
+    loop = TrainingLoop(
+        model.module, sample, model.loss, validate, recipe, checkpoint, facts | {"network": network}, kind
+    )
     curve = loop.run()
     learned = {"network": network, "recipe": loop.facts["recipe"], "curve": curve, "r2": explained(model, data.held)}
     learned |= identified | {key: facts[key] for key in ("start", *KEPT) if key in facts}
@@ -181,7 +184,7 @@ def explained(model: NetworkModel, held: dict[str, Tensor], size: int = EXPLAINE
     outputs = model.outputs(model.normaliser.inputs(inputs))
     error = (outputs - targets)[:, -1, -model.robot.nv :]  # targets may be of a part of the change alone
     now, after = (Motion(batch["q"][:, at], batch["qd"][:, at]) for at in (-2, -1))
-    _, change = model.robot_frames.relative_motion(now, after)
+    _, change = model.robot_centric.relative_motion(now, after)
     return {name: 1 - part for name, part in unexplained(model.robot, change, error).items()}
 
 
@@ -228,7 +231,7 @@ def calibrate(model: DynamicsModel, data: Data, seed: int) -> tuple[dict[str, Te
         after = model.predict(before, batch["force"][:, frame], contacts, history)
     error = one_frame_error(before, after, Motion(batch["q"][:, -1], batch["qd"][:, -1]))
     force = batch["force"][:, -1]
-    features = model.seen(before, force, contacts)
+    features = model.network_inputs(before, force, contacts)
     if features is None:
         features = TrustFeatures(robot)(*before, force, contacts)
     return fit_trust(robot, data.train, features, error, seed)

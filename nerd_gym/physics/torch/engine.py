@@ -22,13 +22,13 @@ ContactLaw = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # depth,
 class Pose(NamedTuple):
     """Links of B robots."""
 
-    turn: Tensor  # [B, n, 3, 3]
-    place: Tensor  # [B, n, 3]
+    rotation: Tensor  # [B, n, 3, 3]
+    position: Tensor  # [B, n, 3]
     axes: Tensor  # [B, n, 6] motion axes
 
 
 class Articulated:
-    """Links as :func:`nerd_gym.backends.warp.read_links` gives them, with the inertias they carry."""
+    """Links as :func:`nerd_gym.robots.links.read_links` gives them, with the inertias they carry."""
 
     def __init__(self, robot: RobotModel, links: dict[str, np.ndarray], dtype: torch.dtype = torch.float64):
         def tensor(x) -> Tensor:
@@ -36,7 +36,7 @@ class Articulated:
 
         self.robot, self.count, self.dtype = robot, len(links["parent"]), dtype
         self._parent, self._slide = links["parent"].tolist(), links["slide"].tolist()
-        self._offset, self._turn, self._axis = (tensor(links[k]) for k in ("offset", "turn", "axis"))
+        self._offset, self._rotation, self._axis = (tensor(links[k]) for k in ("offset", "rotation", "axis"))
         self._skew = skew(self._axis)
         self._mass, self._com, self._inertia = (tensor(links[k]) for k in ("mass", "com", "inertia"))
         self._armature, self._damping = tensor(links["armature"]), tensor(links["damping"])
@@ -52,7 +52,10 @@ class Articulated:
                 self.above[l] += self.above[parent]
         carriers = [links["frames"][int(body)] for body in robot.candidates.body]
         self._candidate_link = torch.as_tensor([link for link, _, _ in carriers], dtype=torch.long)
-        local = [place + turn @ at for (_, turn, place), at in zip(carriers, robot.candidates.position, strict=True)]
+        local = [
+            position + rotation @ at
+            for (_, rotation, position), at in zip(carriers, robot.candidates.position, strict=True)
+        ]
         self._candidate = tensor(np.reshape(local, (-1, 3)))
         self._radius = tensor(robot.candidates.radius)
 
@@ -62,31 +65,33 @@ class Articulated:
         eye = torch.eye(3, dtype=q.dtype)
         for l in range(self.count):
             p = self._parent[l]
-            up, place = (eye.expand(len(q), 3, 3), q.new_zeros(len(q), 3)) if p < 0 else (turns[p], places[p])
-            turn = up @ self._turn[l]
-            axis = turn @ self._axis[l]
-            place = place + up @ self._offset[l]
+            up, position = (eye.expand(len(q), 3, 3), q.new_zeros(len(q), 3)) if p < 0 else (turns[p], places[p])
+            rotation = up @ self._rotation[l]
+            axis = rotation @ self._axis[l]
+            position = position + up @ self._offset[l]
             angle = (q[:, l] - self._zero[l])[:, None]
             if self._slide[l]:
-                place = place + angle * axis
+                position = position + angle * axis
                 axes.append(torch.cat([torch.zeros_like(axis), axis], -1))
             else:
                 K = self._skew[l]
-                turn = turn @ (eye + torch.sin(angle)[..., None] * K + (1 - torch.cos(angle))[..., None] * (K @ K))
-                axes.append(torch.cat([axis, torch.linalg.cross(place, axis)], -1))
-            turns.append(turn)
-            places.append(place)
+                rotation = rotation @ (
+                    eye + torch.sin(angle)[..., None] * K + (1 - torch.cos(angle))[..., None] * (K @ K)
+                )
+                axes.append(torch.cat([axis, torch.linalg.cross(position, axis)], -1))
+            turns.append(rotation)
+            places.append(position)
         return Pose(torch.stack(turns, 1), torch.stack(places, 1), torch.stack(axes, 1))
 
     def mass_and_bias(self, pose: Pose, qd: Tensor) -> tuple[Tensor, Tensor]:
         """H [B, n, n] and the force [B, n] that motion and gravity need at zero acceleration."""
-        turn, place, axes = pose
-        com = place + (turn @ self._com[..., None])[..., 0]
-        arm = skew(com)
-        spin = turn @ self._inertia @ turn.mT - self._mass[:, None, None] * (arm @ arm)
-        moment = self._mass[:, None, None] * arm
+        rotation, position, axes = pose
+        com = position + (rotation @ self._com[..., None])[..., 0]
+        com = skew(com)
+        inertia_o = rotation @ self._inertia @ rotation.mT - self._mass[:, None, None] * (com @ com)
+        moment = self._mass[:, None, None] * com
         mass = torch.diag_embed(self._mass[:, None].expand(-1, 3)).expand_as(moment)
-        inertia = torch.cat([torch.cat([spin, moment], -1), torch.cat([-moment, mass], -1)], -2)  # [B, n, 6, 6]
+        inertia = torch.cat([torch.cat([inertia_o, moment], -1), torch.cat([-moment, mass], -1)], -2)  # [B, n, 6, 6]
         reach = self.above[..., None] * axes[:, None]  # [B, l, j, 6]
         need = reach @ inertia
         H = torch.einsum("bljx,blkx->bjk", need, reach) + torch.diag(self._armature)
@@ -110,7 +115,7 @@ class Articulated:
         """
         point, normal = (x[:, None] for x in ground)
         link = self._candidate_link
-        centre = pose.place[:, link] + (pose.turn[:, link] @ self._candidate[..., None])[..., 0]
+        centre = pose.position[:, link] + (pose.rotation[:, link] @ self._candidate[..., None])[..., 0]
         depth = self._radius - ((centre - point) * normal).sum(-1)
         at = (centre - self._radius[:, None] * normal)[:, :, None].expand(-1, -1, self.count, -1)
         w, v = (part[:, None].expand_as(at) for part in pose.axes.split(3, -1))
@@ -130,7 +135,7 @@ class Articulated:
         force: Tensor,
         ground: tuple[Tensor, Tensor] | None = None,
         contact_law: ContactLaw | None = None,
-        torque_law: JointLaw | None = None,
+        joint_law: JointLaw | None = None,
     ) -> tuple[Tensor, Tensor]:
         """One frame in the robot's substeps, semi-implicit Euler."""
         dt = self.robot.frame_dt / self.robot.substeps
@@ -140,8 +145,8 @@ class Articulated:
             pull = force + self.joint_force(q, qd) - bias
             if contact_law is not None:
                 pull = pull + self.contact_force(pose, qd, ground, contact_law)
-            if torque_law is not None:
-                pull = pull + torque_law(q, qd)
+            if joint_law is not None:
+                pull = pull + joint_law(q, qd)
             qd = qd + dt * torch.linalg.solve(H, pull)
             q = q + dt * qd
         return q, qd

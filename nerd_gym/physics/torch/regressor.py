@@ -28,16 +28,16 @@ def inertia_columns(v: Tensor) -> Tensor:
     return torch.stack([x, o, o, y, z, o, o, y, o, x, o, z, o, o, z, o, x, y], -1).unflatten(-1, (3, 6))
 
 
-def wrench_columns(spin: Tensor, velocity: Tensor, alpha: Tensor, acceleration: Tensor) -> tuple[Tensor, Tensor]:
+def wrench_columns(omega: Tensor, velocity: Tensor, alpha: Tensor, acceleration: Tensor) -> tuple[Tensor, Tensor]:
     """Moment and force about a link's origin, in its axes, per parameter: two [B, 3, 10].
 
     The motion is the link's spatial velocity and acceleration at its origin, in its axes, [B, 3] each.
     """
-    W, V = skew(spin), skew(velocity)
-    nothing = torch.zeros_like(spin)[..., None]
+    W, V = skew(omega), skew(velocity)
+    nothing = torch.zeros_like(omega)[..., None]
     moment_h = -skew(acceleration) - W @ V + V @ W
-    moment_i = inertia_columns(alpha) + W @ inertia_columns(spin)
-    force_m = (acceleration + torch.linalg.cross(spin, velocity))[..., None]
+    moment_i = inertia_columns(alpha) + W @ inertia_columns(omega)
+    force_m = (acceleration + torch.linalg.cross(omega, velocity))[..., None]
     force_h = skew(alpha) + W @ W
     return torch.cat([nothing, moment_h, moment_i], -1), torch.cat([force_m, force_h, torch.zeros_like(moment_i)], -1)
 
@@ -53,7 +53,7 @@ class Regressor:
         self.size = (PER_LINK + 2) * self.count
         self._parent = links["parent"].tolist()
         self._slide = links["slide"].tolist()
-        self._offset, self._turn, self._axis = (torch.as_tensor(links[k]) for k in ("offset", "turn", "axis"))
+        self._offset, self._rotation, self._axis = (torch.as_tensor(links[k]) for k in ("offset", "rotation", "axis"))
         self._zero = torch.as_tensor(robot.mj_model.qpos0)
         self._gravity = torch.as_tensor(robot.mj_model.opt.gravity.copy())
 
@@ -61,37 +61,37 @@ class Regressor:
         """bias [B, nj, P] and unit [B, nj (of the acceleration), nj, P]."""
         b, n = q.shape
         cross = torch.linalg.cross
-        turns, places, axes, motions, lines = [], [], [], [], []
+        rotations, positions, axes, motions, lines = [], [], [], [], []
         bias = torch.zeros(b, n, self.size, dtype=q.dtype)
         unit = torch.zeros(b, n, n, self.size, dtype=q.dtype)
         for l in range(n):
             p = self._parent[l]
             if p < 0:
-                up, place = torch.eye(3, dtype=q.dtype).expand(b, 3, 3), torch.zeros(b, 3, dtype=q.dtype)
+                up, position = torch.eye(3, dtype=q.dtype).expand(b, 3, 3), torch.zeros(b, 3, dtype=q.dtype)
                 w, v, aw, av = (torch.zeros(b, 3, dtype=q.dtype) for _ in range(4))
                 av = av - self._gravity
                 line = []
             else:
-                up, place, (w, v, aw, av), line = turns[p], places[p], motions[p], lines[p]
-            axis = up @ (self._turn[l] @ self._axis[l])
-            place = place + up @ self._offset[l]
+                up, position, (w, v, aw, av), line = rotations[p], positions[p], motions[p], lines[p]
+            axis = up @ (self._rotation[l] @ self._axis[l])
+            position = position + up @ self._offset[l]
             angle, rate = (q[:, l] - self._zero[l])[:, None], qd[:, l : l + 1]
-            turn = up @ self._turn[l]
+            rotation = up @ self._rotation[l]
             if self._slide[l]:
-                place = place + angle * axis
+                position = position + angle * axis
                 axis = torch.zeros_like(axis), axis
             else:
                 K = skew(self._axis[l])
                 s, c = torch.sin(angle)[..., None], 1 - torch.cos(angle)[..., None]
-                turn = turn @ (torch.eye(3, dtype=q.dtype) + s * K + c * (K @ K))
-                axis = axis, cross(place, axis)
+                rotation = rotation @ (torch.eye(3, dtype=q.dtype) + s * K + c * (K @ K))
+                axis = axis, cross(position, axis)
             sw, sv = axis
             aw, av = aw + rate * cross(w, sw), av + rate * (cross(w, sv) + cross(v, sw))
             w, v = w + rate * sw, v + rate * sv
             line = [*line, l]
             for store, value in (
-                (turns, turn),
-                (places, place),
+                (rotations, rotation),
+                (positions, position),
                 (axes, axis),
                 (motions, (w, v, aw, av)),
                 (lines, line),
@@ -99,14 +99,14 @@ class Regressor:
                 store.append(value)
             columns = slice(PER_LINK * l, PER_LINK * (l + 1))
 
-            def local(spin, linear, turn=turn, place=place):
+            def local(omega, linear, rotation=rotation, position=position):
                 """A spatial vector about the world's origin, at the link's origin in its axes."""
-                at = linear + cross(spin, place)
-                return (turn.mT @ spin[..., None])[..., 0], (turn.mT @ at[..., None])[..., 0]
+                at = linear + cross(omega, position)
+                return (rotation.mT @ omega[..., None])[..., 0], (rotation.mT @ at[..., None])[..., 0]
 
-            def put(out, wrench, turn=turn, place=place, line=line, columns=columns):
-                moment, force = (turn @ part for part in wrench)
-                moment = moment + skew(place) @ force
+            def put(out, wrench, rotation=rotation, position=position, line=line, columns=columns):
+                moment, force = (rotation @ part for part in wrench)
+                moment = moment + skew(position) @ force
                 for j in line:
                     jw, jv = axes[j]
                     out[:, j, columns] = (jw[:, None] @ moment + jv[:, None] @ force)[:, 0]
@@ -124,10 +124,10 @@ class Regressor:
 class LinkMotion(NamedTuple):
     """Links of B robots, each in its own axes at its own origin."""
 
-    spin: Tensor  # [B, L, 3]
+    omega: Tensor  # [B, L, 3]
     alpha: Tensor  # [B, L, 3] angular acceleration
     acceleration: Tensor  # [B, L, 3] of the origin, against free fall
-    turning: Tensor  # [B, L, 3, nv]: spin = turning qd
+    turning: Tensor  # [B, L, 3, nv]: omega = turning qd
     moving: Tensor  # [B, L, 3, nv]: velocity = moving qd
 
 
@@ -141,7 +141,7 @@ class FreeRegressor:
         self.robot, self.count = robot, len(links["parent"])
         self.size = PER_LINK * self.count + 2 * robot.nj
         self._parent, self._slide = links["parent"].tolist(), links["slide"].tolist()
-        self._offset, self._turn, self._axis = (torch.as_tensor(links[k]) for k in ("offset", "turn", "axis"))
+        self._offset, self._rotation, self._axis = (torch.as_tensor(links[k]) for k in ("offset", "rotation", "axis"))
         self._zero = torch.as_tensor(robot.mj_model.qpos0[robot.joint_q])
         self._gravity = torch.as_tensor(robot.mj_model.opt.gravity.copy())
 
@@ -151,39 +151,41 @@ class FreeRegressor:
         root = quat_to_matrix(q[:, 3:7])
         turning, moving = (q.new_zeros(b, self.count, 3, self.robot.nv) for _ in range(2))
         turning[:, :, :, 3:6], moving[:, :, :, :3] = root[:, None], eye
-        turns = [root]
-        spins, alphas = ([(root @ x[:, 3:6, None])[..., 0]] for x in (qd, qdd))
+        rotations = [root]
+        omegas, alphas = ([(root @ x[:, 3:6, None])[..., 0]] for x in (qd, qdd))
         falls = [qdd[:, :3] - self._gravity]
         for l in range(1, self.count):
             p, dof = self._parent[l], l + 5
-            up, w = turns[p], spins[p]
-            turn = up @ self._turn[l]
-            axis = turn @ self._axis[l]
-            arm = up @ self._offset[l]
+            up, w = rotations[p], omegas[p]
+            rotation = up @ self._rotation[l]
+            axis = rotation @ self._axis[l]
+            offset = up @ self._offset[l]
             angle, rate, push = (q[:, l + 6] - self._zero[l - 1])[:, None], qd[:, dof, None], qdd[:, dof, None]
             turning[:, l, :, 6:], moving[:, l, :, 6:] = turning[:, p, :, 6:], moving[:, p, :, 6:]
             if self._slide[l]:
-                arm = arm + angle * axis
-                extra, spin, alpha = push * axis + 2 * rate * cross(w, axis), w, alphas[p]
+                offset = offset + angle * axis
+                extra, omega, alpha = push * axis + 2 * rate * cross(w, axis), w, alphas[p]
                 moving[:, l, :, dof] = axis
             else:
                 K = skew(self._axis[l])
-                turn = turn @ (eye + torch.sin(angle)[..., None] * K + (1 - torch.cos(angle))[..., None] * (K @ K))
-                extra, spin, alpha = 0.0, w + rate * axis, alphas[p] + push * axis + rate * cross(w, axis)
+                rotation = rotation @ (
+                    eye + torch.sin(angle)[..., None] * K + (1 - torch.cos(angle))[..., None] * (K @ K)
+                )
+                extra, omega, alpha = 0.0, w + rate * axis, alphas[p] + push * axis + rate * cross(w, axis)
                 turning[:, l, :, dof] = axis
-            moving[:, l, :, 6:] += skew(-arm) @ turning[:, p, :, 6:]
-            moving[:, l, :, 3:6] = moving[:, p, :, 3:6] + skew(-arm) @ root
-            falls.append(falls[p] + cross(alphas[p], arm) + cross(w, cross(w, arm)) + extra)
-            for store, value in ((turns, turn), (spins, spin), (alphas, alpha)):
+            moving[:, l, :, 6:] += skew(-offset) @ turning[:, p, :, 6:]
+            moving[:, l, :, 3:6] = moving[:, p, :, 3:6] + skew(-offset) @ root
+            falls.append(falls[p] + cross(alphas[p], offset) + cross(w, cross(w, offset)) + extra)
+            for store, value in ((rotations, rotation), (omegas, omega), (alphas, alpha)):
                 store.append(value)
-        back = torch.stack(turns, 1).mT
-        spin, alpha, fall = ((back @ torch.stack(x, 1)[..., None])[..., 0] for x in (spins, alphas, falls))
-        return LinkMotion(spin, alpha, fall, back @ turning, back @ moving)
+        back = torch.stack(rotations, 1).mT
+        omega, alpha, fall = ((back @ torch.stack(x, 1)[..., None])[..., 0] for x in (omegas, alphas, falls))
+        return LinkMotion(omega, alpha, fall, back @ turning, back @ moving)
 
     def forces(self, motion: LinkMotion, qd: Tensor, qdd: Tensor) -> Tensor:
         """Y [B, nv, P] at a motion."""
-        still = torch.zeros_like(motion.spin)  # the acceleration is that of a point, not a spatial one
-        moment, force = wrench_columns(motion.spin, still, motion.alpha, motion.acceleration)
+        still = torch.zeros_like(motion.omega)  # the acceleration is that of a point, not a spatial one
+        moment, force = wrench_columns(motion.omega, still, motion.alpha, motion.acceleration)
         y = motion.turning.mT @ moment + motion.moving.mT @ force  # [B, L, nv, 10]
         joint = slice(6, self.robot.nv)
         own = qdd.new_zeros(*qdd.shape, 2 * self.robot.nj)

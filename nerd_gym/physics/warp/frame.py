@@ -9,7 +9,7 @@ Per substep, for the base (w, v in world axes, a the acceleration of its spatial
     (alpha, a, qdd) = H^-1 (applied + contact + limit forces - bias)
     v += dt (a + w x v);  w += dt alpha;  p += dt v;  quat = exp(dt w) quat;  qd += dt qdd;  q += dt qd
 
-The published simulator forms H once a frame, about the base's place at frame start; with s the way since:
+The published simulator forms H once a frame, about the base's position at frame start; with s the displacement since:
 
     (alpha, a0, qdd) = H^-1 (M + s x F, F, tau);  a = a0 + alpha x s
     w += dt alpha;  v* = v + dt a;  p += dt v*;  v = v* + dt w x v*;  quat = normalize(quat + dt/2 w quat)
@@ -21,11 +21,11 @@ from functools import lru_cache
 
 import warp as wp
 
-from .tree import Networks, Physics, Tree
+from .tree import Networks, PhysicsParams, Tree
 
 
 @wp.func
-def contact_force(depth: float, velocity: wp.vec3, normal: wp.vec3, physics: Physics) -> wp.vec3:
+def contact_force(depth: float, velocity: wp.vec3, normal: wp.vec3, physics: PhysicsParams) -> wp.vec3:
     """Penalty force on a point that is `depth` (> 0) inside the ground."""
     vn = wp.dot(velocity, normal)
     vt = velocity - vn * normal
@@ -67,7 +67,7 @@ def frame_kernel(
         ground_point: wp.array(dtype=wp.vec3),
         ground_normal: wp.array(dtype=wp.vec3),
         tree: Tree,
-        physics: Physics,
+        physics: PhysicsParams,
         networks: Networks,
         first: int,
     ):
@@ -85,17 +85,17 @@ def frame_kernel(
         acc_v = wp.zeros(shape=(links,), dtype=wp.vec3)
         bias_m = wp.zeros(shape=(links,), dtype=wp.vec3)  # moment about the reference point
         bias_f = wp.zeros(shape=(links,), dtype=wp.vec3)
-        arm = wp.zeros(shape=(links,), dtype=wp.vec3)  # mass times com
-        spin = wp.zeros(shape=(links,), dtype=wp.mat33)  # inertia about the reference point
-        whole_mass = wp.zeros(shape=(links,), dtype=wp.float32)  # the same, composite
-        whole_arm = wp.zeros(shape=(links,), dtype=wp.vec3)
-        whole_spin = wp.zeros(shape=(links,), dtype=wp.mat33)
+        first_moment = wp.zeros(shape=(links,), dtype=wp.vec3)  # mass times com
+        inertia_o = wp.zeros(shape=(links,), dtype=wp.mat33)  # inertia about the reference point
+        composite_mass = wp.zeros(shape=(links,), dtype=wp.float32)  # the same, composite
+        composite_moment = wp.zeros(shape=(links,), dtype=wp.vec3)
+        composite_inertia = wp.zeros(shape=(links,), dtype=wp.mat33)
         H = wp.zeros(shape=(size,), dtype=wp.float32)
         x = wp.zeros(shape=(nv,), dtype=wp.float32)
         position = wp.zeros(shape=(links,), dtype=wp.float32)
         speed = wp.zeros(shape=(links,), dtype=wp.float32)
 
-        seen = wp.zeros(shape=(width,), dtype=wp.float32)  # inputs and layers of the networks
+        net_input = wp.zeros(shape=(width,), dtype=wp.float32)  # inputs and layers of the networks
         first_layer = wp.zeros(shape=(width,), dtype=wp.float32)
         second_layer = wp.zeros(shape=(width,), dtype=wp.float32)
 
@@ -128,24 +128,24 @@ def frame_kernel(
                 else:
                     p = tree.parent[l]
                     up = wp.identity(n=3, dtype=wp.float32)
-                    place = wp.vec3(0.0, 0.0, 0.0)
+                    origin_l = wp.vec3(0.0, 0.0, 0.0)
                     pw = wp.vec3(0.0, 0.0, 0.0)
                     pv = wp.vec3(0.0, 0.0, 0.0)
                     aw = wp.vec3(0.0, 0.0, 0.0)
                     av = -physics.gravity
                     if p >= 0:
                         up = rotation[p]
-                        place = origin[p]
+                        origin_l = origin[p]
                         pw = vel_w[p]
                         pv = vel_v[p]
                         aw = acc_w[p]
                         av = acc_v[p]
                     axis = up * tree.axis[l]
-                    place = place + up * tree.offset[l]
+                    origin_l = origin_l + up * tree.offset[l]
                     qd_l = speed[l]
                     if tree.slide[l] == 1:
-                        rotation[l] = up * tree.turn[l]
-                        place = place + position[l] * axis
+                        rotation[l] = up * tree.rotation[l]
+                        origin_l = origin_l + position[l] * axis
                         axis_w[l] = wp.vec3(0.0, 0.0, 0.0)
                         axis_v[l] = axis
                         vel_w[l] = pw
@@ -155,15 +155,15 @@ def frame_kernel(
                     else:
                         s = wp.sin(position[l])
                         c = 1.0 - wp.cos(position[l])
-                        rotation[l] = up * (tree.turn[l] + s * tree.turn_sin[l] + c * tree.turn_cos[l])
-                        swing = wp.cross(place, axis)
+                        rotation[l] = up * (tree.rotation[l] + s * tree.rotation_sin[l] + c * tree.rotation_cos[l])
+                        swing = wp.cross(origin_l, axis)
                         axis_w[l] = axis
                         axis_v[l] = swing
                         vel_w[l] = pw + qd_l * axis
                         vel_v[l] = pv + qd_l * swing
                         acc_w[l] = aw + qd_l * wp.cross(pw, axis)
                         acc_v[l] = av + qd_l * (wp.cross(pw, swing) + wp.cross(pv, axis))
-                    origin[l] = place
+                    origin[l] = origin_l
                 # Inertia about the reference point, and the force that the motion so far needs.
                 m = tree.mass[l]
                 r = rotation[l]
@@ -172,8 +172,8 @@ def frame_kernel(
                 about = r * tree.inertia[l] * wp.transpose(r) + m * (
                     wp.dot(com, com) * wp.identity(n=3, dtype=wp.float32) - wp.outer(com, com)
                 )
-                arm[l] = h
-                spin[l] = about
+                first_moment[l] = h
+                inertia_o[l] = about
                 lw = vel_w[l]
                 lv = vel_v[l]
                 momentum_m = about * lw + wp.cross(h, lv)
@@ -199,18 +199,18 @@ def frame_kernel(
                             slip = wp.length(slide)
                             net = networks.contact
                             slow = net[2]
-                            seen[0] = depth / net[0]
-                            seen[1] = wp.max(-along, 0.0) / net[1]
-                            seen[2] = wp.max(along, 0.0) / net[1]
-                            seen[3] = slip / net[1]
-                            seen[4] = slip / (slip + slow)
-                            seen[5] = 0.25 * wp.log(1.0 + slip / slow)
+                            net_input[0] = depth / net[0]
+                            net_input[1] = wp.max(-along, 0.0) / net[1]
+                            net_input[2] = wp.max(along, 0.0) / net[1]
+                            net_input[3] = slip / net[1]
+                            net_input[4] = slip / (slip + slow)
+                            net_input[5] = 0.25 * wp.log(1.0 + slip / slow)
                             # Every row of a layer is followed by its bias.
                             for i in range(contact_net):
                                 at = 5 + 7 * i
                                 value = net[at + 6]
                                 for k in range(6):
-                                    value += net[at + k] * seen[k]
+                                    value += net[at + k] * net_input[k]
                                 first_layer[i] = silu(value)
                             for i in range(contact_net):
                                 at = 5 + 7 * contact_net + (contact_net + 1) * i
@@ -227,7 +227,7 @@ def frame_kernel(
                             at = 5 + (11 + contact_net) * contact_net + 3
                             value = net[at + 6] + first_layer[0]
                             for k in range(6):
-                                value += net[at + k] * seen[k]
+                                value += net[at + k] * net_input[k]
                             normal_push = net[3] * wp.max(value, 0.0)
                             grip = wp.exp(first_layer[1]) / slow
                             cap = wp.exp(first_layer[2])
@@ -247,20 +247,20 @@ def frame_kernel(
                 for l in range(first_joint, links):
                     k = 4 * (l - first_joint)
                     if tree.slide[l] == 1:
-                        seen[k] = position[l]
-                        seen[k + 1] = 0.0
+                        net_input[k] = position[l]
+                        net_input[k + 1] = 0.0
                     else:
-                        seen[k] = wp.sin(position[l])
-                        seen[k + 1] = wp.cos(position[l])
+                        net_input[k] = wp.sin(position[l])
+                        net_input[k + 1] = wp.cos(position[l])
                     rate = speed[l] / net[l - first_joint]
-                    seen[k + 2] = rate
-                    seen[k + 3] = rate / (wp.abs(rate) + 0.1)
+                    net_input[k + 2] = rate
+                    net_input[k + 3] = rate / (wp.abs(rate) + 0.1)
                 inputs = 4 * (links - first_joint)
                 for i in range(torque_net):
                     at = 2 * (links - first_joint) + (inputs + 1) * i
                     value = net[at + inputs]
                     for j in range(inputs):
-                        value += net[at + j] * seen[j]
+                        value += net[at + j] * net_input[j]
                     first_layer[i] = silu(value)
                 for i in range(torque_net):
                     at = 2 * (links - first_joint) + torque_net * (inputs + 1) + (torque_net + 1) * i
@@ -302,18 +302,18 @@ def frame_kernel(
             if physics.published == 0 or substep == 0:
                 for l in range(links):
                     j = tree.inertia_of[l]
-                    whole_mass[l] = tree.mass[j]
-                    whole_arm[l] = arm[j]
-                    whole_spin[l] = spin[j]
+                    composite_mass[l] = tree.mass[j]
+                    composite_moment[l] = first_moment[j]
+                    composite_inertia[l] = inertia_o[j]
                 for back in range(first_joint, links):
                     l = links - 1 - back + first_joint
                     p = tree.parent[l]
                     if p >= 0:
-                        whole_mass[p] = whole_mass[p] + whole_mass[l]
-                        whole_arm[p] = whole_arm[p] + whole_arm[l]
-                        whole_spin[p] = whole_spin[p] + whole_spin[l]
-                    need_m = whole_spin[l] * axis_w[l] + wp.cross(whole_arm[l], axis_v[l])
-                    need_f = whole_mass[l] * axis_v[l] - wp.cross(whole_arm[l], axis_w[l])
+                        composite_mass[p] = composite_mass[p] + composite_mass[l]
+                        composite_moment[p] = composite_moment[p] + composite_moment[l]
+                        composite_inertia[p] = composite_inertia[p] + composite_inertia[l]
+                    need_m = composite_inertia[l] * axis_w[l] + wp.cross(composite_moment[l], axis_v[l])
+                    need_f = composite_mass[l] * axis_v[l] - wp.cross(composite_moment[l], axis_w[l])
                     row = (l + dof_shift) * nv
                     H[row + l + dof_shift] = wp.dot(axis_w[l], need_m) + wp.dot(axis_v[l], need_f) + tree.armature[l]
                     while p >= first_joint:
@@ -324,13 +324,13 @@ def frame_kernel(
                             H[row + i] = need_m[i]
                             H[row + i + 3] = need_f[i]
                 if wp.static(free):
-                    a = whole_arm[0]
+                    a = composite_moment[0]
                     for i in range(3):
                         for j in range(3):
-                            H[i * nv + j] = whole_spin[0][i, j]
+                            H[i * nv + j] = composite_inertia[0][i, j]
                             H[(i + 3) * nv + j] = 0.0
                             H[(i + 3) * nv + j + 3] = 0.0
-                        H[(i + 3) * nv + i + 3] = whole_mass[0]
+                        H[(i + 3) * nv + i + 3] = composite_mass[0]
                     # Rows 3..5 (force) against columns 0..2 (rotation): -skew(mass times com).
                     H[3 * nv + 1] = a[2]
                     H[3 * nv + 2] = -a[1]
@@ -412,7 +412,7 @@ def frame_kernel(
     key = f"frame_{links}_{nv}_{contacts}_{'free' if free else 'fixed'}"
     if contact_net or torque_net:
         key += f"_{contact_net}_{torque_net}"
-    module = wp.get_module(f"nerd_gym.featherstone.{key}")
+    module = wp.get_module(f"nerd_gym.frame.{key}")
     module.options["enable_backward"] = False
     # Unrolling the loops over links takes ten times as long to compile and runs no faster.
     module.options["max_unroll"] = 3

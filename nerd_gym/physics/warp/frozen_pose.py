@@ -1,16 +1,16 @@
-"""A sketch of a frame: what moves a robot with a free base, worked out at few poses, for a network to correct.
+"""The frozen-pose prior: a frame of a robot with a free base, computed at few poses, for a network to correct.
 
-A simulator works out poses, mass matrix and motion forces anew in every substep. Most of a frame can be told from a
-look or two: at the pose half way through a look's substeps the mass matrix H is factored once, and each of the points
+A simulator computes poses, mass matrix and motion forces anew in every substep. Here the pose is updated once or twice
+per frame: at the pose half way through an update's substeps the mass matrix H is factored once, and each of the points
 that may touch the ground has its Jacobian J. The substeps are then no more than
 
     velocity of a point = J u;    u += dt H^-1 (free + limits(q, u) + sum of J^T contact force);    q += dt u
 
 with contacts and limits as stiff as they are. What the frozen poses get wrong is left to the network. Inertias and
-contact gains come from data (identify_free.py).
+contact gains come from data (dynamics/identify/free_base.py).
 
-A look is in the axes that the base has half way, about its origin, in a world that moves with the base's velocity at
-the look's start. A thread sketches a few robots in step (lanes.py).
+An update is in the axes that the base has half way, about its origin, in a world that moves with the base's velocity at
+the update's start. A thread computes a few robots in SIMD lanes (simd.py).
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from .simd import (
     any_positive,
     cross,
     dot,
-    lane_types,
     product,
     product_one,
     product_transposed,
     scaled,
+    simd_types,
     times,
     times_one,
 )
-from .tree import Physics, Tree
+from .tree import PhysicsParams, Tree
 
-AHEAD = wp.constant(1.5)  # a point counts that would touch within so many looks at its present speed,
+AHEAD = wp.constant(1.5)  # a point counts that would touch within so many pose updates at its present speed,
 CLOSE = wp.constant(0.01)  # or come as close as this, m
 FAR = wp.constant(-1.0e6)  # depth of no point, m
 SLOWEST = wp.constant(1.0e-20)  # m/s, against dividing by zero
@@ -49,19 +49,19 @@ class Shape(NamedTuple):
 
     @property
     def deepest(self) -> int:
-        """The longest way from the base to a link, in joints."""
-        return max(len(way) for way in self.ways())
+        """The longest path from the base to a link, in joints."""
+        return max(len(path) for path in self.paths())
 
-    def ways(self) -> list[list[int]]:
+    def paths(self) -> list[list[int]]:
         """Of every link, the dofs from the base to it."""
-        ways: list[list[int]] = []
+        paths: list[list[int]] = []
         for link, parent in enumerate(self.parents):
-            ways.append([*ways[parent], link + 5] if link else [])
-        return ways
+            paths.append([*paths[parent], link + 5] if link else [])
+        return paths
 
 
 @wp.struct
-class Ways:
+class DofPaths:
     """Of every link, the dofs from the base to it."""
 
     depth: wp.array(dtype=wp.int32)  # [L]
@@ -73,48 +73,48 @@ def shape_of(tree: Tree) -> Shape:
     return Shape(tuple(int(parent) for parent in tree.parent.numpy()), len(tree.contact_link))
 
 
-def make_ways(shape: Shape, device: wp.context.Device) -> Ways:
+def make_dof_paths(shape: Shape, device: wp.context.Device) -> DofPaths:
     """As Warp arrays."""
-    ways = Ways()
-    lists = shape.ways()
+    paths = DofPaths()
+    lists = shape.paths()
     dof = np.zeros((len(lists), max(1, shape.deepest)), np.int32)
-    for link, way in enumerate(lists):
-        dof[link, : len(way)] = way
-    ways.depth = wp.array([len(way) for way in lists], dtype=wp.int32, device=device)
-    ways.dof = wp.array(dof, dtype=wp.int32, device=device)
-    return ways
+    for link, path in enumerate(lists):
+        dof[link, : len(path)] = path
+    paths.depth = wp.array([len(path) for path in lists], dtype=wp.int32, device=device)
+    paths.dof = wp.array(dof, dtype=wp.int32, device=device)
+    return paths
 
 
 @lru_cache(maxsize=32)
-def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
+def frozen_pose_kernel(shape: Shape, width: int) -> wp.Kernel:
     """Step and change of velocity [N, nv] of rows `first`, ..., in the base's axes at the frame's start.
 
-    And how far over the ground the candidates [N, C] would be at its end, if nothing happened on the way. A thread
-    sketches `width` robots.
+    And how far over the ground the candidates [N, C] would be at its end, if nothing happened until then. A thread
+    computes `width` robots.
     """
     links, contacts = len(shape.parents), shape.contacts
     nv = links + 5
     deepest = max(1, shape.deepest)
     points = max(1, contacts)
-    Number, Vector, Quat, Matrix = lane_types(width)
+    Number, Vector, Quat, Matrix = simd_types(width)
 
     def rows(size: int) -> type:
         return wp.types.matrix((size, width), wp.float32)
 
     per_base, per_dof, per_link, per_entry = rows(6), rows(nv), rows(links), rows(nv * nv)
-    per_point, per_place, per_reach = rows(points), rows(3 * points), rows(3 * points * deepest)
+    per_point, per_position, per_reach = rows(points), rows(3 * points), rows(3 * points * deepest)
     links_of = wp.types.vector(points, wp.int32)
 
-    def sketch(
+    def frozen_pose(
         q: wp.array2d(dtype=wp.float32),
         qd: wp.array2d(dtype=wp.float32),
         force: wp.array2d(dtype=wp.float32),
         ground_point: wp.array(dtype=wp.vec3),
         ground_normal: wp.array(dtype=wp.vec3),
         tree: Tree,
-        physics: Physics,
-        ways: Ways,
-        looks: int,
+        physics: PhysicsParams,
+        paths: DofPaths,
+        pose_updates: int,
         step: wp.array2d(dtype=wp.float32),
         change: wp.array2d(dtype=wp.float32),
         ahead: wp.array2d(dtype=wp.float32),
@@ -141,17 +141,17 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
         bias_m = wp.zeros(shape=(links,), dtype=Vector)
         bias_f = wp.zeros(shape=(links,), dtype=Vector)
         mass = wp.zeros(shape=(links,), dtype=wp.float32)  # the same in all lanes
-        arm = wp.zeros(shape=(links,), dtype=Vector)
-        spin = wp.zeros(shape=(links,), dtype=Matrix)
+        first_moment = wp.zeros(shape=(links,), dtype=Vector)
+        inertia_o = wp.zeros(shape=(links,), dtype=Matrix)
         H = per_entry()
         free = per_dof()  # what moves it but for contacts, limits, damping and springs
         u = per_dof()
         x = per_dof()
-        way = per_dof()
+        displacement = per_dof()
         angle = per_link()
         tau = per_link()
         depth = per_point()
-        place_of = per_place()
+        position_of = per_position()
         reach = per_reach()
         link_of = links_of()
         base = per_base()
@@ -182,8 +182,8 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                 tau[l, r] = force[env, l - 1] + tree.stiffness[l] * tree.rest[l]
                 u[l + 5, r] = qd[env, l + 5]
 
-        for look in range(looks):
-            substeps = physics.substeps * (look + 1) / looks - physics.substeps * look / looks
+        for update in range(pose_updates):
+            substeps = physics.substeps * (update + 1) / pose_updates - physics.substeps * update / pose_updates
             span = dt * float(substeps)
             half = 0.5 * span
             base_v = Vector()
@@ -224,12 +224,12 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                     pw = vel_w[p]
                     pv = vel_v[p]
                     axis = times_one(from_p, tree.axis[l])
-                    place = origin[p] + times_one(from_p, tree.offset[l])
+                    position = origin[p] + times_one(from_p, tree.offset[l])
                     rate = u[l + 5]
                     there = angle[l] + half * rate
                     if tree.slide[l] == 1:
-                        rotation[l] = product_one(from_p, tree.turn[l])
-                        place = place + scaled(axis, there)
+                        rotation[l] = product_one(from_p, tree.rotation[l])
+                        position = position + scaled(axis, there)
                         axis_w[l] = Vector()
                         axis_v[l] = axis
                         vel_w[l] = pw
@@ -242,22 +242,22 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                         for r in range(lanes):
                             sine[r] = wp.sin(there[r])
                             versine[r] = 1.0 - wp.cos(there[r])
-                        t = tree.turn[l]
-                        t_sin = tree.turn_sin[l]
-                        t_cos = tree.turn_cos[l]
-                        turn = Matrix()
+                        t = tree.rotation[l]
+                        t_sin = tree.rotation_sin[l]
+                        t_cos = tree.rotation_cos[l]
+                        joint_rotation = Matrix()
                         for i in range(3):
                             for j in range(3):
-                                turn[3 * i + j] = Number(t[i, j]) + t_sin[i, j] * sine + t_cos[i, j] * versine
-                        rotation[l] = product(from_p, turn)
-                        swing = cross(place, axis)
+                                joint_rotation[3 * i + j] = Number(t[i, j]) + t_sin[i, j] * sine + t_cos[i, j] * versine
+                        rotation[l] = product(from_p, joint_rotation)
+                        swing = cross(position, axis)
                         axis_w[l] = axis
                         axis_v[l] = swing
                         vel_w[l] = pw + scaled(axis, rate)
                         vel_v[l] = pv + scaled(swing, rate)
                         acc_w[l] = acc_w[p] + scaled(cross(pw, axis), rate)
                         acc_v[l] = acc_v[p] + scaled(cross(pw, swing) + cross(pv, axis), rate)
-                    origin[l] = place
+                    origin[l] = position
                 m = tree.mass[l]
                 own = rotation[l]
                 com = origin[l] + times_one(own, tree.com[l])
@@ -269,8 +269,8 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                         about[3 * i + j] = about[3 * i + j] - wp.cw_mul(com[i], h[j])
                     about[4 * i] = about[4 * i] + square
                 mass[l] = m
-                arm[l] = h
-                spin[l] = about
+                first_moment[l] = h
+                inertia_o[l] = about
                 lw = vel_w[l]
                 lv = vel_v[l]
                 momentum_m = times(about, lw) + cross(h, lv)
@@ -290,10 +290,10 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                 bias_m[p] = bias_m[p] + bias_m[l]
                 bias_f[p] = bias_f[p] + bias_f[l]
                 mass[p] = mass[p] + mass[l]
-                arm[p] = arm[p] + arm[l]
-                spin[p] = spin[p] + spin[l]
-                need_m = times(spin[l], lw) + cross(arm[l], lv)
-                need_f = mass[l] * lv - cross(arm[l], lw)
+                first_moment[p] = first_moment[p] + first_moment[l]
+                inertia_o[p] = inertia_o[p] + inertia_o[l]
+                need_m = times(inertia_o[l], lw) + cross(first_moment[l], lv)
+                need_f = mass[l] * lv - cross(first_moment[l], lw)
                 row = (l + 5) * nv
                 H[row + l + 5] = dot(lw, need_m) + dot(lv, need_f) + Number(tree.armature[l])
                 while p >= 1:
@@ -304,15 +304,15 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                     H[row + i + 3] = need_f[i]
             bias_mass = bias_m[0]
             bias_force = bias_f[0]
-            whole = spin[0]
-            h = arm[0]
+            whole = inertia_o[0]
+            h = first_moment[0]
             for i in range(3):
                 free[i] = -bias_mass[i]
                 free[i + 3] = -bias_force[i]
                 u[i] = w[i]
                 u[i + 3] = none
-                way[i] = none
-                way[i + 3] = none
+                displacement[i] = none
+                displacement[i + 3] = none
                 for j in range(3):
                     H[i * nv + j] = whole[3 * i + j]
                     H[(i + 3) * nv + j] = none
@@ -330,11 +330,11 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                 l = links - back
                 row = (l + 5) * nv
                 inverse = wp.cw_div(one, H[row + l + 5])
-                for s in range(ways.depth[l] - 1):
-                    i = ways.dof[l, s]
+                for s in range(paths.depth[l] - 1):
+                    i = paths.dof[l, s]
                     ratio = wp.cw_mul(H[row + i], inverse)
                     for other in range(s + 1):
-                        k = ways.dof[l, other]
+                        k = paths.dof[l, other]
                         H[i * nv + k] = H[i * nv + k] - wp.cw_mul(ratio, H[row + k])
                     for j in range(all_base):
                         H[i * nv + j] = H[i * nv + j] - wp.cw_mul(ratio, H[row + j])
@@ -355,16 +355,16 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                 for i in range(k):
                     H[k * nv + i] = wp.cw_mul(H[k * nv + i], H[k * nv + k])
 
-            # Jacobians of the points that may touch the ground in this look, in any of the lanes.
+            # Jacobians of the points that may touch the ground in this update, in any of the lanes.
             toward = dot(normal, base_v)
             touching = wp.int32(0)
             for n in range(all_contacts):
                 l = tree.contact_link[n]
                 point = origin[l] + times_one(rotation[l], tree.contact_point[n]) - tree.contact_radius[n] * normal
                 approach = dot(normal, vel_v[l] + cross(vel_w[l], point))
-                deep = half * approach - over - dot(normal, point)  # at the look's start
+                deep = half * approach - over - dot(normal, point)  # at the update's start
                 approach = approach + toward
-                if look == 0:
+                if update == 0:
                     for r in range(lanes):
                         env = wp.min(begin + r, last)
                         ahead[env, n] = dt * float(physics.substeps) * approach[r] - deep[r]
@@ -378,9 +378,9 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                     depth[touching] = deep
                     link_of[touching] = l
                     for i in range(3):
-                        place_of[3 * touching + i] = point[i]
-                    for s in range(ways.depth[l]):
-                        k = ways.dof[l, s] - 5
+                        position_of[3 * touching + i] = point[i]
+                    for s in range(paths.depth[l]):
+                        k = paths.dof[l, s] - 5
                         lever = axis_v[k] + cross(axis_w[k], point)
                         for i in range(3):
                             reach[3 * (touching * deepest + s) + i] = lever[i]
@@ -404,19 +404,19 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                 new_v = base_v + wp.matrix_from_rows(u[3], u[4], u[5])
                 for n in range(touching):
                     l = link_of[n]
-                    point = wp.matrix_from_rows(place_of[3 * n], place_of[3 * n + 1], place_of[3 * n + 2])
+                    point = wp.matrix_from_rows(position_of[3 * n], position_of[3 * n + 1], position_of[3 * n + 2])
                     velocity = new_v + cross(new_w, point)
-                    for s in range(ways.depth[l]):
+                    for s in range(paths.depth[l]):
                         slot = 3 * (n * deepest + s)
                         lever = wp.matrix_from_rows(reach[slot], reach[slot + 1], reach[slot + 2])
-                        velocity = velocity + scaled(lever, u[ways.dof[l, s]])
+                        velocity = velocity + scaled(lever, u[paths.dof[l, s]])
                     deep = depth[n]
                     along = dot(velocity, normal)
                     if sub > 0:
                         deep = deep - dt * along
                         depth[n] = deep
                     if any_positive(deep):
-                        # The law of contact_force in featherstone.py.
+                        # The law of contact_force in frame.py.
                         slip = velocity - scaled(normal, along)
                         speed = dot(slip, slip)
                         press = physics.ke * deep - physics.kd * wp.min(along, none)
@@ -432,9 +432,9 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                         push_n = scaled(normal, press) - scaled(slip, wp.min(Number(physics.kf), hold))
                         push_f = push_f + push_n
                         push_m = push_m + cross(point, push_n)
-                        for s in range(ways.depth[l]):
+                        for s in range(paths.depth[l]):
                             slot = 3 * (n * deepest + s)
-                            k = ways.dof[l, s]
+                            k = paths.dof[l, s]
                             lever = wp.matrix_from_rows(reach[slot], reach[slot + 1], reach[slot + 2])
                             x[k] = x[k] + dot(lever, push_n)
                 for i in range(3):
@@ -444,8 +444,8 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                     l = links - back
                     row = (l + 5) * nv
                     rate = x[l + 5]
-                    for s in range(ways.depth[l] - 1):
-                        i = ways.dof[l, s]
+                    for s in range(paths.depth[l] - 1):
+                        i = paths.dof[l, s]
                         x[i] = x[i] - wp.cw_mul(H[row + i], rate)
                     for i in range(6):
                         base[i] = base[i] - wp.cw_mul(H[row + i], rate)
@@ -463,12 +463,12 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                     rate = x[l + 5]
                     for i in range(6):
                         rate = rate - wp.cw_mul(H[row + i], base[i])
-                    for s in range(ways.depth[l] - 1):
-                        i = ways.dof[l, s]
+                    for s in range(paths.depth[l] - 1):
+                        i = paths.dof[l, s]
                         rate = rate - wp.cw_mul(H[row + i], x[i])
                     x[l + 5] = rate
                 u = u + dt * x
-                way = way + dt * u
+                displacement = displacement + dt * u
                 for l in range(1, all_links):
                     angle[l] = angle[l] + dt * u[l + 5]
 
@@ -478,13 +478,13 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                 now = wp.quat(start[0, r], start[1, r], start[2, r], start[3, r]) * came
                 old_w = wp.vec3(w[0, r], w[1, r], w[2, r])
                 end_w = wp.vec3(u[0, r], u[1, r], u[2, r])
-                went = wp.vec3(way[3, r], way[4, r], way[5, r])
+                went = wp.vec3(displacement[3, r], displacement[4, r], displacement[5, r])
                 # The axes are still, the point that they are about is not.
                 gained = wp.vec3(u[3, r], u[4, r], u[5, r]) + wp.cross(0.5 * (old_w + end_w), went)
                 went = went + span * wp.vec3(base_v[0, r], base_v[1, r], base_v[2, r])
                 gained = wp.quat_rotate(now, wp.quat_rotate(turning, gained))
                 went = wp.quat_rotate(now, wp.quat_rotate(turning, went))
-                swept = wp.quat_rotate(turning, wp.vec3(way[0, r], way[1, r], way[2, r]))
+                swept = wp.quat_rotate(turning, wp.vec3(displacement[0, r], displacement[1, r], displacement[2, r]))
                 turning_on = wp.quat_from_axis_angle(wp.normalize(swept), wp.length(swept))
                 end_w = wp.quat_rotate_inv(turning_on, wp.quat_rotate(turning, end_w))
                 came = wp.normalize(came * turning_on)
@@ -513,11 +513,11 @@ def sketch_kernel(shape: Shape, width: int) -> wp.Kernel:
                 change[env, i] = gained[i]
                 change[env, i + 3] = end_w[i] - qd[env, 3 + i]
             for k in range(6, all_links + 5):
-                step[env, k] = way[k, r]
+                step[env, k] = displacement[k, r]
                 change[env, k] = u[k, r] - qd[env, k]
 
-    key = "_".join(["sketch", *map(str, shape.parents), str(nv), str(contacts), str(width)]).replace("-", "m")
-    module = wp.get_module(f"nerd_gym.sketch.{key}")
+    key = "_".join(["frozen_pose", *map(str, shape.parents), str(nv), str(contacts), str(width)]).replace("-", "m")
+    module = wp.get_module(f"nerd_gym.frozen_pose.{key}")
     module.options["enable_backward"] = False
     module.options["max_unroll"] = 6
-    return wp.Kernel(sketch, key=key, module=module)
+    return wp.Kernel(frozen_pose, key=key, module=module)

@@ -18,9 +18,9 @@ def to_newton(robot: RobotModel, q: Tensor, qd: Tensor) -> tuple[Tensor, Tensor]
     if not robot.free_base:
         return q, qd
     rotation = quat_to_matrix(q[:, 3:7])
-    spin = (rotation @ qd[:, 3:6, None])[..., 0]
-    velocity = qd[:, :3] + torch.linalg.cross(spin, _arm(robot, rotation))
-    return torch.cat([q[:, :3], q[:, 4:7], q[:, 3:4], q[:, 7:]], -1), torch.cat([velocity, spin, qd[:, 6:]], -1)
+    omega = (rotation @ qd[:, 3:6, None])[..., 0]
+    velocity = qd[:, :3] + torch.linalg.cross(omega, _com_offset(robot, rotation))
+    return torch.cat([q[:, :3], q[:, 4:7], q[:, 3:4], q[:, 7:]], -1), torch.cat([velocity, omega, qd[:, 6:]], -1)
 
 
 def from_newton(robot: RobotModel, joint_q: Tensor, joint_qd: Tensor) -> tuple[Tensor, Tensor]:
@@ -29,13 +29,13 @@ def from_newton(robot: RobotModel, joint_q: Tensor, joint_qd: Tensor) -> tuple[T
         return joint_q, joint_qd
     q = torch.cat([joint_q[:, :3], joint_q[:, 6:7], joint_q[:, 3:6], joint_q[:, 7:]], -1)
     rotation = quat_to_matrix(q[:, 3:7])
-    spin = joint_qd[:, 3:6]
-    velocity = joint_qd[:, :3] - torch.linalg.cross(spin, _arm(robot, rotation))
-    body_spin = (rotation.mT @ spin[..., None])[..., 0]
-    return q, torch.cat([velocity, body_spin, joint_qd[:, 6:]], -1)
+    omega = joint_qd[:, 3:6]
+    velocity = joint_qd[:, :3] - torch.linalg.cross(omega, _com_offset(robot, rotation))
+    body_omega = (rotation.mT @ omega[..., None])[..., 0]
+    return q, torch.cat([velocity, body_omega, joint_qd[:, 6:]], -1)
 
 
-def _arm(robot: RobotModel, rotation: Tensor) -> Tensor:
+def _com_offset(robot: RobotModel, rotation: Tensor) -> Tensor:
     """From the base's origin to its centre of mass, world axes."""
     m = robot.mj_model
     com = torch.as_tensor(m.body_ipos[m.jnt_bodyid[0]], dtype=rotation.dtype, device=rotation.device)

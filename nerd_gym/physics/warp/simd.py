@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import warp as wp
 
 
-class LaneTypes(NamedTuple):
+class SimdTypes(NamedTuple):
     """The types of W lanes."""
 
     number: type  # [W]
@@ -21,10 +21,10 @@ class LaneTypes(NamedTuple):
     matrix: type  # [9, W]
 
 
-def lane_types(width: int) -> LaneTypes:
+def simd_types(width: int) -> SimdTypes:
     """Of so many lanes."""
     rows = (wp.types.matrix((count, width), wp.float32) for count in (3, 4, 9))
-    return LaneTypes(wp.types.vector(width, wp.float32), *rows)
+    return SimdTypes(wp.types.vector(width, wp.float32), *rows)
 
 
 @wp.func

@@ -18,9 +18,9 @@ class Tree:
     slide: wp.array(dtype=wp.int32)  # [L], 1 for a slide
     dof_parent: wp.array(dtype=wp.int32)  # [nv], the next dof towards the root, -1 at the root
     offset: wp.array(dtype=wp.vec3)  # [L], joint's place in the parent's frame
-    turn: wp.array(dtype=wp.mat33)  # [L], joint's orientation there
-    turn_sin: wp.array(dtype=wp.mat33)  # [L], turn @ skew(axis)
-    turn_cos: wp.array(dtype=wp.mat33)  # [L], turn @ skew(axis)^2
+    rotation: wp.array(dtype=wp.mat33)  # [L], joint's orientation there
+    rotation_sin: wp.array(dtype=wp.mat33)  # [L], rotation @ skew(axis)
+    rotation_cos: wp.array(dtype=wp.mat33)  # [L], rotation @ skew(axis)^2
     axis: wp.array(dtype=wp.vec3)  # [L], joint axis in the parent's frame
     mass: wp.array(dtype=wp.float32)  # [L]
     com: wp.array(dtype=wp.vec3)  # [L], in the link's frame
@@ -39,7 +39,7 @@ class Tree:
 
 
 @wp.struct
-class Physics:
+class PhysicsParams:
     """Scalars of a backend."""
 
     dt: wp.float32
@@ -57,7 +57,7 @@ class Physics:
 
 @wp.struct
 class Networks:
-    """Weights of a learned model, as nerd_gym/dynamics/laws.py packs them. Empty for the analytical backend."""
+    """Weights of a learned model, as dynamics/models/force_networks.py packs them. Empty for the analytical backend."""
 
     contact: wp.array(dtype=wp.float32)
     torque: wp.array(dtype=wp.float32)
@@ -83,19 +83,19 @@ def make_tree(links: dict[str, np.ndarray], robot: RobotModel, device: wp.contex
     dof_parent[6 * first :] = parents[first:]
     link, local = [], []
     for body, point in zip(robot.candidates.body, robot.candidates.position, strict=True):
-        carrier, turn, place = links["frames"][int(body)]
+        carrier, rotation, position = links["frames"][int(body)]
         link.append(carrier)
-        local.append(place + turn @ point)
+        local.append(position + rotation @ point)
     zero = m.qpos0[robot.joint_q]
     values = {
         "parent": (links["parent"], wp.int32),
         "slide": (links["slide"], wp.int32),
         "dof_parent": (dof_parent, wp.int32),
         "offset": (links["offset"], wp.vec3),
-        "turn": (links["turn"], wp.mat33),
-        "turn_sin": (links["turn"] @ skew, wp.mat33),
-        "turn_cos": (links["turn"] @ skew @ skew, wp.mat33),
-        "axis": (np.einsum("lij,lj->li", links["turn"], links["axis"]), wp.vec3),
+        "rotation": (links["rotation"], wp.mat33),
+        "rotation_sin": (links["rotation"] @ skew, wp.mat33),
+        "rotation_cos": (links["rotation"] @ skew @ skew, wp.mat33),
+        "axis": (np.einsum("lij,lj->li", links["rotation"], links["axis"]), wp.vec3),
         "mass": (links["mass"], wp.float32),
         "com": (links["com"], wp.vec3),
         "inertia": (links["inertia"], wp.mat33),
@@ -114,9 +114,9 @@ def make_tree(links: dict[str, np.ndarray], robot: RobotModel, device: wp.contex
     return filled(Tree(), values, device)
 
 
-def make_physics(robot: RobotModel, substeps: int, law: str | None = None, reference: bool = False) -> Physics:
+def make_params(robot: RobotModel, substeps: int, law: str | None = None, reference: bool = False) -> PhysicsParams:
     """The scalars of a robot's physics, with its own friction law if none is given."""
-    physics = Physics()
+    physics = PhysicsParams()
     physics.dt = robot.frame_dt / substeps
     physics.substeps = substeps
     physics.published = int(reference)
