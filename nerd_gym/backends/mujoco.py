@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import mujoco
+import numpy as np
 import torch
 from mujoco.batch import Batch
 from torch import Tensor
@@ -80,6 +81,10 @@ class MujocoBackend(Backend):
         for name, new in (("geom_pos", self.ground_point.cpu().double()), ("geom_quat", quat)):
             theirs = torch.from_numpy(self._batch.expand(name))[:, ground]
             theirs.copy_(torch.where(row, new, theirs))
+
+    def exact_state(self) -> dict[str, np.ndarray]:
+        """qpos [N, nq] and qvel [N, nv] in MuJoCo's own precision, of which ``q`` and ``qd`` are rounded."""
+        return {"qpos": self._qpos.numpy().copy(), "qvel": self._qvel.numpy().copy()}
 
     def _extra_state(self) -> dict[str, Any]:
         return {"rows": self._batch.state.copy()}

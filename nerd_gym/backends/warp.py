@@ -5,13 +5,15 @@ Contacts are penalty forces of the candidate points against one plane per enviro
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import warp as wp
 from torch import Tensor
 
 from nerd_gym.physics.warp.frame import frame_kernel
 from nerd_gym.physics.warp.launch import Launcher
-from nerd_gym.physics.warp.tree import Networks, make_params, make_tree
+from nerd_gym.physics.warp.tree import Networks, PhysicsParams, make_params, make_tree
 from nerd_gym.robots.links import published_inertia_pairing, read_links
 from nerd_gym.robots.model import FRICTION_LAWS, RobotModel
 from nerd_gym.utils.threads import at_least_one
@@ -54,14 +56,23 @@ class WarpBackend(Backend):
             links["inertia_of"] = published_inertia_pairing(robot, links)
         self._kernel = frame_kernel(len(links["parent"]), robot.nv, len(robot.candidates.radius), robot.free_base)
         self._tree = make_tree(links, robot, wp.device_from_torch(self.device))
-        self._physics = make_params(robot, self.substeps, law, reference)
-        self._make_launches(threads)
+        self._threads = threads
+        self.params = make_params(robot, self.substeps, law, reference)
+        self._launcher = self._make_launcher()
 
-    def _make_launches(self, threads: int | None) -> None:
+    def _make_launcher(self) -> Launcher:
         arrays = (self.q, self.qd, self.ground_point, self.ground_normal)
-        self._launcher = Launcher(
-            self._kernel, [self._tree, self._physics, Networks()], self.robot.nj, *arrays, threads
-        )
+        constants = [self._tree, self.params, Networks()]
+        return Launcher(self._kernel, constants, self.robot.nj, *arrays, self._threads)
+
+    def change_params(self, **values: Any) -> None:
+        """Set fields of ``params`` (gravity, contact gains, ...) for the steps to come."""
+        for name, value in values.items():
+            if name not in PhysicsParams.vars:
+                raise ValueError(f"unknown parameter {name!r}; valid: {', '.join(PhysicsParams.vars)}")
+            setattr(self.params, name, value)
+        self._launcher.close()
+        self._launcher = self._make_launcher()  # a recorded launch keeps the values that it was recorded with
 
     def _advance(self, joint_force: Tensor) -> None:
         self._launcher(joint_force)

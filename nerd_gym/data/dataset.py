@@ -117,7 +117,7 @@ def generate(plan: DatasetPlan, path: Path) -> dict[str, int]:
             )
         with progress(total=plan.blocks, initial=plan.blocks - len(missing), unit="block", desc=path.name) as bar:
             for block in missing:
-                _write(names[block], *_block(plan, backend, block, rollouts), facts)
+                _write(names[block], *make_block(plan, backend, block, rollouts), facts)
                 bar.update()
         backend.close()
         if rollouts is not None:
@@ -127,7 +127,7 @@ def generate(plan: DatasetPlan, path: Path) -> dict[str, int]:
     return counts
 
 
-def _block(
+def make_block(
     plan: DatasetPlan, backend: Backend, block: int, rollouts: TaskRollouts | None
 ) -> tuple[dict[str, np.ndarray], int]:
     """One block's trajectories and how many were left out."""

@@ -100,11 +100,12 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         self._steps, self._episodes = counter(), counter() - 1
         self._seeds: Tensor | None = None
         self._ahead: Starts | None = None
-        self._state = State(self.backend, torch.zeros(self.num_envs, self.task.goal_size, device=self.device))
+        # What the task sees: pass it to the task's functions to ask for an observation, a reward or joint forces.
+        self.state = State(self.backend, torch.zeros(self.num_envs, self.task.goal_size, device=self.device))
         self._renderer = None
         nothing = torch.zeros(self.action_space.shape, device=self.device)
         force = torch.zeros(self.num_envs, robot.nj, device=self.device)
-        self.reward_terms = tuple(self.task.reward(self._state, nothing, force)[1])
+        self.reward_terms = tuple(self.task.reward(self.state, nothing, force)[1])
 
     # Gymnasium's methods.
 
@@ -123,13 +124,13 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         if state := (options or {}).get("state"):
             self.backend.reset(mask, *(torch.as_tensor(x, dtype=torch.float32, device=self.device) for x in state))
         info = {"diverged": torch.zeros_like(mask)}
-        return self._out(self.task.observe(self._state)), self._out(info)
+        return self._out(self.task.observe(self.state)), self._out(info)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """One action for every row, [N, action_size]."""
         if self._seeds is None:
             raise gymnasium.error.ResetNeeded("step() was called before the first reset()")
-        task, backend, state = self.task, self.backend, self._state
+        task, backend, state = self.task, self.backend, self.state
         action = self._in(actions)
         diverged = torch.zeros_like(backend.healthy)
         any_diverged = False
@@ -196,12 +197,12 @@ class NerdVectorEnv(VectorEnv, EzPickle):
 
     def measures(self) -> dict[str, Tensor]:
         """How well the task is done at the current state, [N] each."""
-        return self.task.measures(self._state)
+        return self.task.measures(self.state)
 
     @property
     def goal(self) -> Tensor:
         """[N, goal_size] of the episodes under way."""
-        return self._state.goal
+        return self.state.goal
 
     def snapshot(self) -> dict[str, Any]:
         """Everything that decides what comes next, for :meth:`restore`."""
@@ -210,7 +211,7 @@ class NerdVectorEnv(VectorEnv, EzPickle):
             "steps": self._steps.clone(),
             "episodes": self._episodes.clone(),
             "seeds": None if self._seeds is None else self._seeds.clone(),
-            "goal": self._state.goal.clone(),
+            "goal": self.state.goal.clone(),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> Any:
@@ -220,8 +221,8 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         self._episodes.copy_(snapshot["episodes"])
         self._seeds = None if snapshot["seeds"] is None else snapshot["seeds"].clone()
         self._ahead = None
-        self._state.goal = snapshot["goal"].clone()
-        return self._out(self.task.observe(self._state))
+        self.state.goal = snapshot["goal"].clone()
+        return self._out(self.task.observe(self.state))
 
     # Within.
 
@@ -231,7 +232,7 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         self._steps.masked_fill_(mask, 0)
         starts = self._starts(mask) if backend.host_checks else draw_starts(task, self._seeds, self._episodes)
         if task.goal_size:
-            self._state.goal = torch.where(mask[:, None], starts.goal, self._state.goal)
+            self.state.goal = torch.where(mask[:, None], starts.goal, self.state.goal)
         backend.reset(mask, starts.q, starts.qd, starts.ground)
 
     @torch.inference_mode(False)  # or nobody could write to them outside that mode later

@@ -17,7 +17,7 @@ from nerd_gym.policies.policy import Policy
 from nerd_gym.robots.contacts import ContactFinder
 from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.model import RobotModel
-from nerd_gym.robots.state import Motion
+from nerd_gym.robots.state import FrameInput, Motion
 from nerd_gym.utils.files import load_tensors
 from nerd_gym.utils.video import VideoWriter
 from tests.conftest import LEARNED_ROBOTS, REFERENCE, everyone, make_vec, robot
@@ -172,7 +172,8 @@ def test_trust_falls_where_the_model_was_never_trained():
     env = make_vec("NeRD/Cartpole-v0", 3, backend="neural", autoreset_mode="Disabled")
     env.reset(seed=0)
     q = torch.tensor([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
-    fast = env.backend.trust._qd_range[1].item()
+    frame = FrameInput(q, torch.ones(3, 2), torch.zeros(3, 2))
+    fast = 1 / env.backend.range_ratios(frame)["cart_to_pole rate"][0].item()
     qd = torch.tensor([[0.0, 0.5], [0.0, 2 * fast], [0.0, 6 * fast]])
     env.backend.reset(everyone(3), q, qd)
     *_, info = env.step(torch.zeros(3, 1))
@@ -229,7 +230,7 @@ def test_each_model_follows_its_own_teacher(env_id):
     for env in envs:
         env.reset(seed=5)
         for action in actions:
-            env.backend.step(env.task.joint_force(action, env._state))
+            env.backend.step(env.task.joint_force(action, env.state))
     of_warp, of_mujoco = ((env.backend.q - truth.backend.q)[:, 7:].abs().mean() for env in envs[1:])
     assert of_mujoco < 0.7 * of_warp
 

@@ -127,8 +127,7 @@ def test_spinning_base_keeps_its_centre_of_mass_still():
         mujoco.mj_subtreeVel(model.mj_model, data)
         qd[row, :3] -= torch.as_tensor(data.subtree_linvel[0], dtype=torch.float32)
     backend = WarpBackend(model, 8, substeps=40)
-    backend._physics.gravity = (0.0, 0.0, 0.0)
-    backend._make_launches(1)
+    backend.change_params(gravity=(0.0, 0.0, 0.0))
     backend.reset(everyone(8), q, qd, far_ground(model, 8))
     for _ in range(30):
         backend.step(torch.zeros(8, 12))
@@ -233,10 +232,10 @@ def test_mujoco_backend_has_the_bits_of_mj_step(name):
             data.qfrc_applied[model.joint_qd] = force[row].numpy()
             mujoco.mj_step(raw_model, data, model.substeps)
             touched += data.ncon
-    batch = backend._batch
+    exact = backend.exact_state()
     for row, data in enumerate(rows):
-        np.testing.assert_array_equal(batch.qpos[row], data.qpos)
-        np.testing.assert_array_equal(batch.qvel[row], data.qvel)
+        np.testing.assert_array_equal(exact["qpos"][row], data.qpos)
+        np.testing.assert_array_equal(exact["qvel"][row], data.qvel)
         np.testing.assert_array_equal(backend.q[row].numpy(), data.qpos.astype(np.float32))
     assert touched > 0 or model.ground is None
 
@@ -306,13 +305,12 @@ def test_friction_law(law):
     backend = make_backend("warp", model, 1, friction=law, substeps=2000)
     q, qd = torch.tensor([[0.0, torch.pi / 2]]), torch.tensor([[rate, 0.0]])
     # Rates change by dt * acceleration: compare with and without the plane over one short substep of 2000.
-    backend._physics.substeps = 1
-    backend._make_launches(1)
+    backend.change_params(substeps=1)
     results = []
     for ground in (point, point - 50 * normal):
         backend.reset(everyone(1), q, qd, (ground, normal))
         backend.step(torch.zeros(1, 2))
-        results.append((backend.qd[0].double() - qd[0].double()).numpy() / backend._physics.dt)
+        results.append((backend.qd[0].double() - qd[0].double()).numpy() / backend.params.dt)
     change = results[0] - results[1]
     data = mujoco.MjData(model.mj_model)
     data.qpos[:] = q[0].numpy()

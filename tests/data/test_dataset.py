@@ -123,12 +123,12 @@ def test_a_killed_run_goes_on_and_makes_the_same_file(tmp_path):
     done = {p.name: p.stat().st_mtime_ns for p in parts.glob("0*.h5")}
     assert 3 <= len(done) < plan.blocks and not cut.exists()
     made = []
-    original = dataset._block
-    dataset._block = lambda *args: made.append(args[2]) or original(*args)
+    original = dataset.make_block
+    dataset.make_block = lambda *args: made.append(args[2]) or original(*args)
     try:
         generate(plan, cut)
     finally:
-        dataset._block = original
+        dataset.make_block = original
     assert len(made) == plan.blocks - len(done)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["cut.h5", "whole.h5"]
     for a, b in zip(read(whole)[0].items(), read(cut)[0].items(), strict=True):

@@ -89,9 +89,7 @@ def test_contact_gains_follow_the_data(name, gains):
     backend = WarpBackend(model, n, threads=1)
 
     def advance(gains, frames):
-        physics = backend._physics
-        physics.ke, physics.kd, physics.kf, physics.mu = gains
-        backend._make_launches(1)
+        backend.change_params(**dict(zip(("ke", "kd", "kf", "mu"), map(float, gains), strict=True)))
         return frames_of(backend, frames["force"], frames["q"], frames["qd"])["next_qd"]
 
     q, qd = random_state(model, n, speed=4.0)

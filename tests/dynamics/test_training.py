@@ -126,7 +126,7 @@ def test_wrong_files_are_named_and_kept(data, tmp_path, capsys):
 def test_a_checkpoint_of_another_training_is_refused(tmp_path):
     loop = quadratic(tmp_path / "a.checkpoint", Recipe(steps=10, batch=4, warmup=1))
     loop.step = 3
-    loop._save()
+    loop.save_checkpoint()
     with pytest.raises(ValueError, match=r"recipe = .*finish that one"):
         quadratic(tmp_path / "a.checkpoint", Recipe(steps=11, batch=4, warmup=1)).run()
 
@@ -182,8 +182,8 @@ def test_two_processes_train_as_one_with_both_batches(tmp_path):
     first, second = (torch.load(tmp_path / f"rank{k}.pt", weights_only=True) for k in range(2))
     assert all(torch.equal(first[key], second[key]) for key in first)
     alone = quadratic(tmp_path / "alone", Recipe(steps=20, batch=8, optimiser="adamw", warmup=1))
-    draw, seeds = alone.sample, alone._generator
-    alone._generator = lambda rank: alone.step  # the draws of both ranks, in one batch of twice the size
+    draw, seeds = alone.sample, alone.generator
+    alone.generator = lambda rank: alone.step  # the draws of both ranks, in one batch of twice the size
 
     def both(step, size):
         return torch.cat([draw(seeds(rank), size) for rank in range(2)])

@@ -102,14 +102,14 @@ def test_joint_forces_are_springs_to_the_pose_within_the_limits():
     task, (q, qd) = env.task, (env.backend.q, env.backend.qd)
     pose = torch.as_tensor(task.robot.mj_model.key_qpos[0, 7:], dtype=torch.float32)
     action = torch.linspace(-1.5, 1.5, 8)[:, None].expand(8, 8)
-    force = task.joint_force(action, env._state)
+    force = task.joint_force(action, env.state)
     expected = 3.0 * (pose + 0.5 * action.clamp(-1, 1) - q[:, 7:]) - 0.15 * qd[:, 6:]
     torch.testing.assert_close(force, expected.clamp(-3, 3))
     facts = task.actuation
     assert facts["kind"] == "position" and facts["unit"] == "rad" and facts["limit"] == [3.0] * 8
     direct = own(8, control="force", action_scale=0.5)
     direct.reset(seed=0)
-    torch.testing.assert_close(direct.task.joint_force(action, direct._state), 1.5 * action.clamp(-1, 1))
+    torch.testing.assert_close(direct.task.joint_force(action, direct.state), 1.5 * action.clamp(-1, 1))
 
 
 def test_gains_of_a_joint_too_light_for_its_motor_are_smaller(tmp_path):
@@ -151,7 +151,7 @@ def test_commands_cover_the_stated_ranges_and_are_what_is_rewarded():
     qd[:, :2], qd[:, 5] = env.goal[:, :2], env.goal[:, 2]
     env.backend.reset(torch.ones(4000, dtype=torch.bool), q, qd)
     nothing = torch.zeros(4000, 8)
-    reward, terms = env.task.reward(env._state, nothing, nothing)
+    reward, terms = env.task.reward(env.state, nothing, nothing)
     torch.testing.assert_close(reward, torch.full((4000,), 1.5), atol=1e-4, rtol=0)
     assert set(terms) == {"velocity", "turn", "effort"} == set(env.reward_terms)
 
@@ -164,7 +164,7 @@ def test_a_fallen_robot_terminates():
     q[1, 2] = 0.4 * env.task.start_height
     q[2, 3:7] = torch.tensor([0.8, 0.6, 0, 0])  # 74 degrees
     env.backend.reset(torch.ones(3, dtype=torch.bool), q, qd)
-    assert env.task.terminated(env._state).tolist() == [False, True, True]
+    assert env.task.terminated(env.state).tolist() == [False, True, True]
 
 
 def test_warp_and_mujoco_move_it_alike():

@@ -34,13 +34,13 @@ def replayed(request, recorded):
     env.backend.reset(everyone(len(q)), q, qd)
     if "random_targets" in rec.data:
         targets = torch.as_tensor(rec.data["random_targets"], dtype=torch.float32)
-        env._state.goal = targets.expand(*rec.q("random").shape[:2], 3).reshape(-1, 3)
+        env.state.goal = targets.expand(*rec.q("random").shape[:2], 3).reshape(-1, 3)
     return env, rec
 
 
 def test_observations_are_the_recorded_ones(replayed):
     env, rec = replayed
-    obs = env.task.observe(env._state).numpy()
+    obs = env.task.observe(env.state).numpy()
     if env.task.robot.name != "franka":
         obs = ReferenceLayout(env).observation(obs)
     theirs = rec.data["random_obs"].reshape(-1, obs.shape[-1])
@@ -58,11 +58,11 @@ def test_rewards_and_terminations_are_the_recorded_ones(replayed):
     steps, n = rec.data["random_reward"].shape
     force = torch.cat([torch.zeros(n, env.task.robot.nj), rec.force("random").flatten(0, 1)])
     actions = torch.zeros(len(force), env.task.action_size)
-    reward, terms = env.task.reward(env._state, actions, force)
+    reward, terms = env.task.reward(env.state, actions, force)
     theirs = rec.data["random_reward"].reshape(-1)
     np.testing.assert_allclose(reward[n:].numpy(), theirs, rtol=2e-4, atol=2e-4)
     assert all(term.shape == reward.shape for term in terms.values())
-    ours = env.task.terminated(env._state).view(steps + 1, n)
+    ours = env.task.terminated(env.state).view(steps + 1, n)
     recorded = torch.as_tensor(rec.data["random_terminated"]).bool()
     if env.task.robot.name == "anymal":
         # Theirs pose_updates at contacts one frame late; height is looked at on time. Ours is right on time.
@@ -77,7 +77,7 @@ def test_joint_forces_are_the_recorded_ones(replayed):
     env, rec = replayed
     steps, n = rec.data["random_reward"].shape
     actions = torch.cat([rec.actions("random").flatten(0, 1), torch.zeros(n, env.task.action_size)])
-    force = env.task.joint_force(actions, env._state)[: steps * n]
+    force = env.task.joint_force(actions, env.state)[: steps * n]
     if env.task.frames == 2:  # only the second frame's torque is recorded, so bring the arm there first
         backend = make_backend("warp", env.task.robot, len(force), reference=True)
         q, qd = (x("random")[:-1].flatten(0, 1) for x in (rec.q, rec.qd))
@@ -114,7 +114,7 @@ def test_starts_cover_the_stated_ranges():
     spans(b.qd[:, 6:], -0.1, 0.1)
     assert (b.q[:, 2] == 0.7).all() and (b.qd[:, :6] == 0).all()
     env = draw("NeRD/Franka-v0")
-    spans(env._state.goal, [0.3, -0.35, 0.05], [0.7, 0.35, 0.45])
+    spans(env.state.goal, [0.3, -0.35, 0.05], [0.7, 0.35, 0.45])
     q = draw("NeRD/PendulumContact-v0").backend.q
     assert (torch.sin(q.sum(-1)) > -1e-5).all()  # the second link points upwards
 
@@ -148,7 +148,7 @@ def test_pendulum_reward_is_tip_height_over_reach():
     env = make_vec("NeRD/PendulumContact-v0", 64, backend="mujoco")
     env.reset(seed=0)
     action = torch.rand(64, 2)
-    reward, _ = env.task.reward(env._state, action, action)
+    reward, _ = env.task.reward(env.state, action, action)
     height = (env.backend.site("tip")[:, 2] - 2) / 3
     torch.testing.assert_close(reward, height - 0.001 * action.square().sum(-1), atol=1e-5, rtol=0)
 

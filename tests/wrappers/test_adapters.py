@@ -199,7 +199,7 @@ def constant_task(horizon=3):
     one = torch.ones(3)
     env.task.reward = lambda state, action, force: (one.clone(), {"alive": one})
     env.reward_terms = ("alive",)
-    env.task.terminated = lambda state: env._steps == fails_after
+    env.task.terminated = lambda state: env.episode_steps == fails_after
     return env
 
 

@@ -134,7 +134,7 @@ class TrainingLoop:
                         for key, number in ({"loss": value, "rate": recipe.rate(self.step - 1)} | errors).items():
                             writer.add_scalar(key, number, self.step)
                     if rank == 0:
-                        self._save()
+                        self.save_checkpoint()
         if recipe.polish:
             self._polish(rank, world)
         self.module.load_state_dict(self.best_weights)
@@ -147,7 +147,7 @@ class TrainingLoop:
         for group in self.optimiser.param_groups:
             group["lr"] = recipe.rate(self.step)
         self.optimiser.zero_grad(set_to_none=True)
-        loss = self.loss(self.sample(self._generator(rank), recipe.batch))
+        loss = self.loss(self.sample(self.generator(rank), recipe.batch))
         loss.backward()
         average_gradients(self.module, world)
         norm = nn.utils.clip_grad_norm_(self.module.parameters(), recipe.clip)
@@ -177,7 +177,7 @@ class TrainingLoop:
         """L-BFGS from the best weights on one large batch; what it finds is kept if it rolls out better."""
         recipe = self.recipe
         self.module.load_state_dict(self.best_weights)
-        batch = self.sample(self._generator(rank), recipe.polish_batch)
+        batch = self.sample(self.generator(rank), recipe.polish_batch)
         # All iterations in one step: torch's L-BFGS searches its lines only within one.
         optimiser = torch.optim.LBFGS(
             self.module.parameters(),
@@ -216,11 +216,12 @@ class TrainingLoop:
             return None
         return SummaryWriter(str(self.checkpoint.parent / "runs" / self.checkpoint.stem), purge_step=self.step)
 
-    def _generator(self, rank: int) -> torch.Generator:
+    def generator(self, rank: int) -> torch.Generator:
         """Draws that depend on seed, step and process alone, so that a resumed run draws the same."""
         return torch.Generator().manual_seed((self.recipe.seed << 40) + (rank << 32) + self.step)
 
-    def _save(self) -> None:
+    def save_checkpoint(self) -> None:
+        """Write everything that a run needs to go on from here."""
         state = {
             "facts": self.facts,
             "step": self.step,
