@@ -9,7 +9,6 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from nerd_gym.dynamics.models.network_model import NetworkModel
 from nerd_gym.physics.warp.launch import filled
 from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.model import HINGE, RobotModel
@@ -120,51 +119,6 @@ class Shown(NamedTuple):
     limited: Tensor  # joints
     limits: Tensor  # [2, limited]
     canonical: Canonical
-
-
-def sizes_of(model: NetworkModel, shown: Shown) -> Sizes:
-    """What the kernels of a model are made for."""
-    robot = model.robot
-    return Sizes(
-        frames=len(model.kinematics.parents),
-        frame=model.robot_centric.link,
-        joints=robot.nj,
-        free=robot.free_base,
-        gravity=shown.gravity,
-        ground=robot.ground is not None,
-        candidates=len(robot.candidates.radius),
-        distinct=len(shown.distinct),
-        shown=len(shown.entries),
-        limited=len(shown.limited),
-        elements=shown.canonical.size,
-        free_fall_prior=model.free_fall_prior,
-        predicted_distance=model.predicted_distance,
-        has_prior=model.has_prior,
-    )
-
-
-def make_body(model: NetworkModel, shown: Shown) -> Body:
-    """The robot's frames, candidates and limits as Warp arrays."""
-    robot, kinematics, candidates = model.robot, model.kinematics, model.robot.candidates
-    slot = np.full(len(candidates.radius), -1)
-    slot[shown.distinct] = np.arange(len(shown.distinct))
-    values = frame_arrays(robot, kinematics) | {
-        "carrier": ([kinematics.frame_of_body[int(b)] for b in candidates.body], wp.int32),
-        "centre": (candidates.position, wp.vec3),
-        "radius": (candidates.radius, wp.float32),
-        "slot": (slot, wp.int32),
-        "distinct": (shown.distinct, wp.int32),
-        "unlimited": (model.robot_centric.unlimited.cpu(), wp.int32),
-        "shown": (shown.entries.cpu(), wp.int32),
-        "limited": (shown.limited.cpu(), wp.int32),
-        "lower": (shown.limits[0].cpu(), wp.float32),
-        "upper": (shown.limits[1].cpu(), wp.float32),
-    }
-    body = filled(Body(), values, wp.device_from_torch(model.device))
-    body.gravity = wp.vec3(*model.robot_centric.gravity.tolist())
-    body.fall = robot.frame_dt * float(np.linalg.norm(robot.mj_model.opt.gravity))
-    body.dt = robot.frame_dt
-    return body
 
 
 def frame_arrays(robot: RobotModel, kinematics: Kinematics) -> dict[str, tuple]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import warp as wp
 from torch import Tensor, nn
 
 from nerd_gym.dynamics.features.kernel_tables import (
+    Body,
     Shown,
     Sizes,
-    make_body,
+    frame_arrays,
     make_functional,
     make_scale,
     make_views,
-    sizes_of,
 )
 from nerd_gym.dynamics.features.kernels import advance_kernel, contact_distance_kernel, encode_kernel
-from nerd_gym.physics.warp.launch import Slices
+from nerd_gym.physics.warp.launch import Slices, filled
 from nerd_gym.robots.contacts import Contacts
 from nerd_gym.robots.state import Motion
 from nerd_gym.utils.warp import init_warp
@@ -133,3 +134,48 @@ def run_network(module: nn.Module, inputs: Tensor, hidden: list[Tensor], outputs
     for layer, out in zip(linear_layers(module), [*hidden, outputs], strict=True):
         torch.addmm(layer.bias, x, layer.weight.t(), out=out)
         x = out if out is outputs else nn.functional.silu(out, inplace=True)
+
+
+def sizes_of(model: NetworkModel, shown: Shown) -> Sizes:
+    """What the kernels of a model are made for."""
+    robot = model.robot
+    return Sizes(
+        frames=len(model.kinematics.parents),
+        frame=model.robot_centric.link,
+        joints=robot.nj,
+        free=robot.free_base,
+        gravity=shown.gravity,
+        ground=robot.ground is not None,
+        candidates=len(robot.candidates.radius),
+        distinct=len(shown.distinct),
+        shown=len(shown.entries),
+        limited=len(shown.limited),
+        elements=shown.canonical.size,
+        free_fall_prior=model.free_fall_prior,
+        predicted_distance=model.predicted_distance,
+        has_prior=model.has_prior,
+    )
+
+
+def make_body(model: NetworkModel, shown: Shown) -> Body:
+    """The robot's frames, candidates and limits as Warp arrays."""
+    robot, kinematics, candidates = model.robot, model.kinematics, model.robot.candidates
+    slot = np.full(len(candidates.radius), -1)
+    slot[shown.distinct] = np.arange(len(shown.distinct))
+    values = frame_arrays(robot, kinematics) | {
+        "carrier": ([kinematics.frame_of_body[int(b)] for b in candidates.body], wp.int32),
+        "centre": (candidates.position, wp.vec3),
+        "radius": (candidates.radius, wp.float32),
+        "slot": (slot, wp.int32),
+        "distinct": (shown.distinct, wp.int32),
+        "unlimited": (model.robot_centric.unlimited.cpu(), wp.int32),
+        "shown": (shown.entries.cpu(), wp.int32),
+        "limited": (shown.limited.cpu(), wp.int32),
+        "lower": (shown.limits[0].cpu(), wp.float32),
+        "upper": (shown.limits[1].cpu(), wp.float32),
+    }
+    body = filled(Body(), values, wp.device_from_torch(model.device))
+    body.gravity = wp.vec3(*model.robot_centric.gravity.tolist())
+    body.fall = robot.frame_dt * float(np.linalg.norm(robot.mj_model.opt.gravity))
+    body.dt = robot.frame_dt
+    return body
