@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from nerd_gym import __version__
+from nerd_gym.dynamics.models.trust import MEANING
 
 from .comparison import DOUBTED, BackendRun, Comparison, Trusted, plain
 from .metrics import Estimate, quartiles
@@ -85,8 +86,7 @@ def notes(c: Comparison) -> list[str]:
         "A backend without options has its default physics.",
     ]
     if any(run.trust for run in c.runs):
-        lines.append("Trust is 1 where a model expects to err by a hundredth of what a frame usually changes, or less,")
-        lines.append("one half at a tenth, and 0 where it knows nothing.")
+        lines.append(MEANING)
     for run in c.runs:
         for where, trusted in (("it visits", run.trust), (f"{c.baseline.label} visits", run.trust_on_baseline)):
             if trusted and trusted.outside:
@@ -171,6 +171,5 @@ def method(c: Comparison) -> str:
         "between states at the same time while both episodes run; orientation is an angle, joints are averaged. The "
         f"yardstick is {c.baseline.label} itself from starts displaced by {c.displaced:g} (m and rad, every direction "
         "and joint): motion agrees if no error's median is above the yardstick's. The verdict is agree if both agree, "
-        "differ if either differs. Trust, from 0 to 1, is the part of unseen frames of its training data on which a "
-        "learned model expects to err more; outside of those data it falls to 0."
+        "differ if either differs."
     )

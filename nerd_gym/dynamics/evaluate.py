@@ -8,6 +8,8 @@ model can be told from the teacher more finely than that.
 from __future__ import annotations
 
 import json
+import os
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -225,9 +227,8 @@ def evaluate(
             result, curve = _one(group, lambda n: bar.update(n), on_frame)
             results[scenario.name], curves[scenario.name] = result, curve
             group.close()
-    command = f"nerd-gym evaluate {robot.name} --teacher {teacher} --rollouts {rollouts} --seed {seed}"
     facts = {
-        "command": f"{command} --reference" if reference else command,
+        "command": command_of(robot, models, teacher, rollouts, seed, only, reference),
         "models": {name: model_facts(robot, teacher, path, reference) for name, path in models.items()},
         "robot": robot.name,
         "robot_hash": robot.hash,
@@ -239,6 +240,24 @@ def evaluate(
         "results": results,
     }
     return facts, curves
+
+
+def command_of(
+    robot: RobotModel,
+    models: dict[str, Path | None],
+    teacher: str,
+    rollouts: int,
+    seed: int,
+    only: str | None,
+    reference: bool,
+) -> str:
+    """The command that evaluates the same again, from the same folder."""
+    words = ["nerd-gym", "evaluate", robot.name if robot.packaged else os.path.relpath(robot.path)]
+    own = [os.path.relpath(path) for path in models.values() if path is not None]
+    words += ["--model", *own] if own else []
+    words += ["--teacher", teacher, "--rollouts", str(rollouts), "--seed", str(seed)]
+    words += ["--scenario", only] if only else []
+    return shlex.join([*words, "--reference"] if reference else words)
 
 
 def model_facts(robot: RobotModel, teacher: str, path: Path | None, reference: bool = False) -> dict[str, Any]:

@@ -1,10 +1,9 @@
 """How far a learned model may be believed at a state: 0 to 1, always on.
 
-Two parts, both learned from trajectories that the model did not see. A small network expects the logarithm of the
-model's one-frame error from state, force and contacts; the error is told in what a frame usually changes (rms over the
-coordinates). Trust is 1 where it expects a hundredth or less, one half at a tenth, 0 where the model would be as well
-off guessing. And a box around the training data: outside it nothing is known, so that trust falls to 0 within half the
-box's width beyond its edge.
+It has two parts, both learned from trajectories that the model was not trained on. A small network predicts the
+logarithm of the model's one-frame error from state, force and contacts; the error is relative to the usual change over
+a frame (rms over the coordinates). And a box around the training data: outside it nothing is known, so that trust falls
+to 0 within half the box's width beyond its edge. :data:`MEANING` defines the scale, for everyone who prints it.
 """
 
 from __future__ import annotations
@@ -17,6 +16,10 @@ from nerd_gym.robots.contacts import Contacts
 from nerd_gym.robots.model import HINGE, RobotModel
 from nerd_gym.utils.files import strip_prefix
 
+MEANING = (
+    "Trust, from 0 to 1, is how small an error a learned model expects of itself in a frame: 1 at a hundredth of the "
+    "usual change over a frame or less, one half at a tenth, 0 at the whole change and outside the training data."
+)
 WIDTH = 32
 BEYOND = 0.5  # of the box, where trust ends
 HEALTHY = 5.0  # times the box, where a row is given up
