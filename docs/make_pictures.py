@@ -1,4 +1,4 @@
-"""Make the pictures of README and docs: robots.png, and drift.png with its figures in benchmarks/results.
+"""Make the pictures of README and docs: docs/pictures/robots.png, and drift.png with its figures in benchmarks/results.
 
 python docs/make_pictures.py
 python docs/make_pictures.py --films    the films of legged robots, overlay-*.gif: some minutes
@@ -21,12 +21,13 @@ from nerd_gym.compare.comparison import compare
 from nerd_gym.compare.drift import Drift, measure_drift
 from nerd_gym.registration import PACKAGED
 from nerd_gym.robots.state import MEASURES
-from nerd_gym.utils.files import whole
+from nerd_gym.utils.files import atomic_write
 from nerd_gym.utils.progress import progress
 from nerd_gym.utils.video import label
 
-HERE = Path(__file__).parent
-RESULTS = HERE.parent / "benchmarks" / "results"
+ROOT = Path(__file__).parent.parent
+PICTURES = ROOT / "docs" / "pictures"
+RESULTS = ROOT / "benchmarks" / "results"
 FRAMES = (10, 50, 100)
 FILMS = {"ant": ("NeRD/Ant-v0", "run-neural-seed0"), "anymal": ("NeRD/Anymal-v0", "forward-neural-seed1")}
 SHOWN, COLOURS = 45, 48  # pictures of a film, and colours of each
@@ -44,7 +45,7 @@ def robots() -> None:
         pictures.append(label(frame, env_id.removeprefix("NeRD/")))
         env.close()
     strip = Image.fromarray(np.concatenate(pictures, 1))
-    strip.resize((strip.width // 2, strip.height // 2), Image.LANCZOS).save(HERE / "robots.png", optimize=True)
+    strip.resize((strip.width // 2, strip.height // 2), Image.LANCZOS).save(PICTURES / "robots.png", optimize=True)
 
 
 def drift(figures: Path, picture: Path, num_envs: int = 256, seed: int = 0) -> None:
@@ -62,7 +63,7 @@ def drift(figures: Path, picture: Path, num_envs: int = 256, seed: int = 0) -> N
             for other in dict.fromkeys(d.backends[1] for d in drifts)
         },
     }
-    with whole(figures) as part:
+    with atomic_write(figures) as part:
         part.write_text(json.dumps(facts, indent=2) + "\n")
     plot(drifts, picture)
 
@@ -90,7 +91,7 @@ def plot(drifts: list[Drift], path: Path) -> None:
         axis.legend(fontsize=7)
     axes[0, 0].set_ylabel(f"drift from {DEFAULT}")
     figure.tight_layout()
-    with whole(path) as part:
+    with atomic_write(path) as part:
         figure.savefig(part, dpi=110, format="png")
     pyplot.close(figure)
 
@@ -98,10 +99,10 @@ def plot(drifts: list[Drift], path: Path) -> None:
 def films() -> None:
     """Policies that learned in a legged robot's model, in the simulator and in the model."""
     for robot, (env_id, policy) in FILMS.items():
-        path = HERE.parent / "policies" / robot / f"{policy}.safetensors"
+        path = ROOT / "policies" / robot / f"{policy}.safetensors"
         with tempfile.TemporaryDirectory() as folder:
             compare(env_id, path, ("warp", "neural"), episodes=8).save(folder, video=False, gif=True)
-            shorten(Path(folder) / "compare.gif", HERE / f"overlay-{robot}.gif")
+            shorten(Path(folder) / "compare.gif", PICTURES / f"overlay-{robot}.gif")
 
 
 def shorten(film: Path, out: Path) -> None:
@@ -114,7 +115,7 @@ def shorten(film: Path, out: Path) -> None:
             pictures.append(
                 source.convert("RGB").resize(size, Image.LANCZOS).quantize(COLOURS, dither=Image.Dither.NONE)
             )
-    with whole(out) as part:
+    with atomic_write(out) as part:
         pictures[0].save(part, "GIF", save_all=True, append_images=pictures[1:], duration=pause, loop=0, optimize=True)
 
 
@@ -123,4 +124,4 @@ if __name__ == "__main__":
         films()
     else:
         robots()
-        drift(RESULTS / "drift.json", HERE / "drift.png")
+        drift(RESULTS / "drift.json", PICTURES / "drift.png")

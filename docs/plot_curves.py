@@ -1,4 +1,4 @@
-"""Training curves of the shipped policies: policies/*/*.csv -> docs/training.png.
+"""Training curves of the shipped policies: policies/*/*.csv -> docs/pictures/training.png.
 
 python docs/plot_curves.py
 """
@@ -48,7 +48,7 @@ def main() -> None:
     for axis in axes[:, 0]:
         axis.set_ylabel("return while exploring", fontsize=8)
     figure.tight_layout()
-    figure.savefig(ROOT / "docs" / "training.png", dpi=110)
+    figure.savefig(ROOT / "docs" / "pictures" / "training.png", dpi=110)
 
 
 if __name__ == "__main__":
