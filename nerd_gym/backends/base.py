@@ -32,6 +32,7 @@ class Backend(ABC):
         self.num_envs = num_envs
         self.device = torch.device(device)
         self.frame_dt = robot.frame_dt
+        self._force_shape = (num_envs, robot.nj)
         self.substeps = robot.substeps  # physics steps, or evaluations of a model, in a frame
         self.facts: dict[str, Any] = {}  # where a learned part comes from and how far it errs
         self.kinematics = Kinematics(robot, self.device)
@@ -126,7 +127,7 @@ class Backend(ABC):
         A row that is given a force that is not finite, or that leaves the stated range, stays at its last
         healthy state and is marked in ``healthy``; the other rows do not notice.
         """
-        self._check("joint_force", joint_force, (self.num_envs, self.robot.nj))
+        self._check("joint_force", joint_force, self._force_shape)
         finite = None
         if not self._within(joint_force, FLOAT_MAX):
             finite = joint_force.isfinite().all(-1)

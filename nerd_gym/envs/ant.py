@@ -10,7 +10,6 @@ from torch import Tensor
 
 from nerd_gym.robots.rotations import quat_rotate
 
-from .legged import base_motion, random_turn
 from .random import EnvRandom
 from .task import State, Task, TaskConfig, total
 
@@ -58,40 +57,40 @@ class Ant(Task):
 
     def initial_state(self, rng: EnvRandom) -> tuple[Tensor, Tensor]:
         position = self._start + rng.centred(self._start_spread, 3)
-        turn = random_turn(rng, torch.pi / 6)
+        rotation = rng.rotation(torch.pi / 6)
         joints = self._pose + rng.centred(0.2, 8)
-        spin = rng.centred(0.25, 3)
-        velocity = quat_rotate(turn, rng.centred(0.1, 3))
+        omega = rng.centred(0.25, 3)
+        velocity = quat_rotate(rotation, rng.centred(0.1, 3))
         rates = rng.centred(0.25, 8)
-        return torch.cat([position, turn, joints], -1), torch.cat([velocity, spin, rates], -1)
+        return torch.cat([position, rotation, joints], -1), torch.cat([velocity, omega, rates], -1)
 
     def joint_force(self, action: Tensor, state: State) -> Tensor:
         return self.gain * action.clamp(-1, 1)
 
     def observe(self, state: State) -> Tensor:
-        motion = base_motion(state)
+        motion = state.base_motion
         _, pose, joints = state.q.split((2, 5, 8), -1)
         rates = state.qd.narrow(-1, 6, 8)
-        return torch.cat([pose, motion.velocity, motion.spin, joints, rates, motion.up], -1)
+        return torch.cat([pose, motion.velocity, motion.omega, joints, rates, motion.up], -1)
 
     def reward(self, state: State, action: Tensor, joint_force: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        motion = base_motion(state)
+        motion = state.base_motion
         up, heading = motion.up.squeeze(-1), motion.heading.squeeze(-1)
         if self.config.task == "run":
             terms = {"forward": motion.velocity[:, 0], "up": 0.1 * up, "heading": heading}
         elif self.config.task == "spin":
-            terms = {"spin": motion.spin[:, 2], "up": up}
+            terms = {"spin": motion.omega[:, 2], "up": up}
         else:
-            wx, wy, wz = motion.spin.unbind(-1)
+            wx, wy, wz = motion.omega.unbind(-1)
             track = 5 * torch.exp(-((wz - 5) ** 2) - 0.1 * wx**2 - 0.1 * wy**2)
             terms = {"track": track, "up": 0.1 * up}
         return total(terms), terms
 
     def measures(self, state: State) -> dict[str, Tensor]:
-        motion = base_motion(state)
+        motion = state.base_motion
         if self.config.task == "run":
             return {"speed along x (m/s)": motion.velocity[:, 0]}
-        return {"spin about the vertical (rad/s)": motion.spin[:, 2]}
+        return {"spin about the vertical (rad/s)": motion.omega[:, 2]}
 
     def terminated(self, state: State) -> Tensor:
         return state.q[:, 2] < 0.3

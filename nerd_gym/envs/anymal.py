@@ -8,7 +8,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from .legged import base_motion
 from .random import EnvRandom
 from .task import State, Task, TaskConfig, total
 
@@ -84,15 +83,15 @@ class Anymal(Task):
         return self._gain * action + self.stiffness * (self._pose - joints)
 
     def observe(self, state: State) -> Tensor:
-        motion = base_motion(state)
+        motion = state.base_motion
         _, pose, joints = state.q.split((2, 5, 12), -1)
         rates = state.qd.narrow(-1, 6, 12)
-        return torch.cat([pose, motion.velocity, motion.spin, joints, rates, motion.up, motion.heading], -1)
+        return torch.cat([pose, motion.velocity, motion.omega, joints, rates, motion.up, motion.heading], -1)
 
     def reward(self, state: State, action: Tensor, joint_force: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         terms = {
             "velocity": torch.exp(-self._off(state).square().sum(-1)),
-            "straight": 0.5 * torch.exp(-base_motion(state).spin[:, 2].square()),
+            "straight": 0.5 * torch.exp(-state.base_motion.omega[:, 2].square()),
             "torque": -2.5e-5 * joint_force.square().sum(-1),
         }
         return total(terms).clamp(min=0), terms
@@ -102,7 +101,7 @@ class Anymal(Task):
 
     def _off(self, state: State) -> Tensor:
         """[N, 2]: velocity over ground less the one that is asked for."""
-        return base_motion(state).velocity[:, :2] - self._target
+        return state.base_motion.velocity[:, :2] - self._target
 
     def terminated(self, state: State) -> Tensor:
         near = state.contacts.distance[:, self._must_not_touch] < 0.01

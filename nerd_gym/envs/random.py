@@ -46,6 +46,12 @@ class EnvRandom:
         bits = mix(mix(self._key[:, None] ^ (position * GOLDEN & MASK)))
         self._units = torch.cat([self._units, (bits >> 8).float() * 2.0**-24], 1)
 
+    def rotation(self, angle: float) -> Tensor:
+        """[N, 4] quaternions of rotations up to `angle` either way about a random axis."""
+        axis = torch.nn.functional.normalize(self.centred(1.0, 3), dim=-1)
+        half = self.centred(angle, 1) / 2
+        return torch.cat([torch.cos(half), torch.sin(half) * axis], -1)
+
     def centred(self, half_width: Tensor | float, size: int) -> Tensor:
         """[N, size] between minus and plus half_width."""
         return self.uniform(-half_width, half_width, size)

@@ -16,7 +16,6 @@ from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.model import HINGE, RobotModel, UnsupportedRobot
 from nerd_gym.robots.rotations import quat_multiply, quat_to_matrix
 
-from .legged import random_turn
 from .random import EnvRandom
 from .task import State, Task, TaskConfig, total
 
@@ -53,7 +52,7 @@ class BaseView(NamedTuple):
 
     gravity: Tensor  # [N, 3] direction
     velocity: Tensor  # [N, 3]
-    spin: Tensor  # [N, 3]
+    omega: Tensor  # [N, 3]
     up: Tensor  # [N] cosine of the tilt from the start pose
     height: Tensor  # [N] over the ground
 
@@ -149,9 +148,9 @@ class Robot(Task):
 
     def initial_state(self, rng: EnvRandom) -> tuple[Tensor, Tensor]:
         n, robot = rng.num_envs, self.robot
-        turn = quat_multiply(random_turn(rng, 0.1), self._start[:, 3:7].expand(n, 4))
+        rotation = quat_multiply(rng.rotation(0.1), self._start[:, 3:7].expand(n, 4))
         joints = (self._pose + rng.centred(0.1 * self._unit, robot.nj)).clamp(*self._range)
-        q = torch.cat([self._start[:, :3].expand(n, 3), turn, joints], -1)
+        q = torch.cat([self._start[:, :3].expand(n, 3), rotation, joints], -1)
         return self._set_down(q), torch.cat([rng.centred(0.1, 6), rng.centred(0.1 * self._unit, robot.nj)], -1)
 
     def initial_goal(self, rng: EnvRandom) -> Tensor:
@@ -179,9 +178,9 @@ class Robot(Task):
         q, qd, ground = state.q, state.qd, state.contacts
         rotation = quat_to_matrix(q[:, 3:7]) @ self._from_base
         velocity = torch.bmm(qd[:, None, :3], rotation)[:, 0]
-        spin = qd[:, 3:6] @ self._from_base
+        omega = qd[:, 3:6] @ self._from_base
         height = ((q[:, :3] - ground.ground_point) * ground.ground_normal).sum(-1)
-        return BaseView(-rotation[:, 2], velocity, spin, rotation[:, 2, 2], height)
+        return BaseView(-rotation[:, 2], velocity, omega, rotation[:, 2, 2], height)
 
     def observe(self, state: State) -> Tensor:
         view = self._view(state)
@@ -194,7 +193,7 @@ class Robot(Task):
             off = (view.height - self.start_height) / (0.2 * self.start_height)
             terms = {"height": torch.exp(-off.square()), "upright": view.up}
         else:
-            turn = (view.spin[:, 2] - state.goal[:, 2]) / (self.config.turn / 2)
+            turn = (view.omega[:, 2] - state.goal[:, 2]) / (self.config.turn / 2)
             velocity = self._velocity_error(state) / (self.config.speed / 2)
             terms = {"velocity": torch.exp(-velocity.square()), "turn": 0.5 * torch.exp(-turn.square())}
         terms["effort"] = -0.1 * effort.square().mean(-1)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from operator import add
-from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
@@ -15,8 +15,18 @@ from torch import Tensor
 from nerd_gym.backends.base import Backend
 from nerd_gym.robots.contacts import Contacts
 from nerd_gym.robots.model import RobotModel
+from nerd_gym.robots.rotations import quat_to_matrix
 
 from .random import EnvRandom
+
+
+class BaseMotion(NamedTuple):
+    """A floating base in world axes."""
+
+    velocity: Tensor  # [N, 3] of the base's origin
+    omega: Tensor  # [N, 3] angular velocity
+    up: Tensor  # [N, 1] z of the base's z axis
+    heading: Tensor  # [N, 1] x of the base's x axis
 
 
 class State:
@@ -48,6 +58,18 @@ class State:
     def site(self, name: str) -> Tensor:
         """World position [N, 3] of a named site of the robot."""
         return self._backend.site(name)
+
+    @property
+    def base_motion(self) -> BaseMotion:
+        """The motion of a free base."""
+        return self._backend.cached("base_motion", self._base_motion)
+
+    def _base_motion(self) -> BaseMotion:
+        rotation = quat_to_matrix(self.q.narrow(1, 3, 4))
+        velocity, omega = self.qd.narrow(1, 0, 6).split(3, 1)
+        entries = rotation.view(-1, 9)
+        omega = torch.bmm(rotation, omega.unsqueeze(2)).squeeze(2)
+        return BaseMotion(velocity, omega, entries.narrow(1, 8, 1), entries.narrow(1, 0, 1))
 
 
 @dataclass(frozen=True)
