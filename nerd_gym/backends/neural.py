@@ -15,6 +15,7 @@ from nerd_gym.robots.contacts import Contacts
 from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.state import FrameInput, Motion
 from nerd_gym.utils.files import file_hash
+from nerd_gym.utils.threads import cpu_threads
 
 from .base import Backend
 
@@ -52,6 +53,7 @@ class NeuralBackend(Backend):
     ):
         if not 0 <= min_trust <= 1:
             raise ValueError(f"min_trust is {min_trust}; it must be from 0 to 1")
+        cpu_threads(threads)  # a wrong number is an error here, not in the first step
         super().__init__(robot, num_envs, device)
         if model is not None and reference:
             raise ValueError("reference=True chooses a packaged model; one of your own is named by model= alone")
