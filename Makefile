@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PARALLEL ?= -n logical --maxprocesses 8
 
 .PHONY: setup demo test test-all lint figures clean
 
@@ -16,13 +17,16 @@ $(READY): setup.cfg pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/nerd-gym demo --out out/demo
 
+# Style, types and the direction of imports, then the tests on every core.
 test: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest $(PARALLEL)
 
 test-all: setup
-	$(BIN)/python -m pytest -m "slow or not slow"
+	$(BIN)/python -m pytest $(PARALLEL) -m "slow or not slow"
 
 lint: setup
 	$(BIN)/ruff check --fix .

@@ -14,7 +14,7 @@ from importlib import import_module
 
 from .registration import register_envs
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # MuJoCo chooses its graphics when it is first imported; without a screen only EGL can draw.
 if sys.platform == "linux" and not os.environ.get("DISPLAY"):

@@ -1,16 +1,16 @@
-"""Learning a robot's dynamics from an analytical backend."""
+"""NeRD: learning a robot's dynamics from another backend's motion."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
-__all__ = ["SolverNeRD"]
+# Importing the solver starts Newton and Warp, so it waits until someone asks for it.
+_LAZY = {"SolverNeRD": "newton_solver", "load_model": "models.checkpoint"}
+__all__ = ["SolverNeRD", "load_model"]  # noqa: F822
 
 
 def __getattr__(name: str) -> Any:
-    # Importing the solver starts Newton and Warp, so it waits until someone asks for it.
-    if name == "SolverNeRD":
-        from .newton_solver import SolverNeRD
-
-        return SolverNeRD
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _LAZY:
+        return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
