@@ -11,8 +11,9 @@ from pathlib import Path
 import tyro
 
 import nerd_gym  # noqa: F401  registers the ids
+from nerd_gym.backends import backend_class
 from nerd_gym.compare.episodes import Episodes, episode_env, first_episodes
-from nerd_gym.dynamics.models.checkpoint import has_packaged_model
+from nerd_gym.dynamics.models.checkpoint import DEFAULT_TEACHER, has_packaged_model
 from nerd_gym.policies.policy import Policy
 from nerd_gym.registration import ENVS
 from nerd_gym.utils.progress import progress
@@ -74,7 +75,8 @@ def main(args: Args) -> None:
         row = {"policy": name, "env": env_id, "episodes": num_envs, "published": published}
         for label, physics in PHYSICS.items():
             reference, robot = physics.get("reference", False), ENVS[env_id].robot(options)
-            if physics["backend"] == "neural" and not has_packaged_model(robot, "warp", reference):
+            learned = backend_class(physics["backend"]).learned
+            if learned and not has_packaged_model(robot, DEFAULT_TEACHER, reference):
                 continue
             row[label] = summary(play(policy, env_id, num_envs, args.seed, **physics, **options))
         rows.append(row)

@@ -1,6 +1,7 @@
 """`warp` with reference=True against recorded states of the published simulator, 1 and 20 control steps ahead.
 
 The recorded sets are not part of the project: --reference names the folder with `convert.py` and `trajectories/`.
+--excerpt FOLDER writes the first frames and rows of every set, in our conventions, as tests read them.
 """
 
 from __future__ import annotations
@@ -40,45 +41,95 @@ SETS = {
 KINDS = ("passive", "random")
 
 
-class Recorded:
-    """A recorded set in our conventions: `q`, `qd` [T+1, N, ...], `force`, `actions` [T, N, ...] per kind."""
+# An excerpt has the first frames of the first rows: long enough for every pendulum to reach its ground.
+EXCERPT_FRAMES, EXCERPT_ROWS = 80, 3
+TASK_PARTS = ("obs", "reward", "terminated", "contact_depth", "targets")  # read by tests of tasks, of one kind
 
-    def __init__(self, folder: Path, name: str):
+
+class Recorded:
+    """A recorded set in our conventions: `q`, `qd` [T+1, N, ...], `force`, `actions` [T, N, ...] per kind.
+
+    ``data`` has them as `<kind>_q` and so on, with the published observations, rewards, terminations, targets and
+    depths of contacts as they were recorded, and `control_steps`, the frames of a control step.
+    """
+
+    def __init__(self, name: str, data: dict[str, np.ndarray]):
+        self.name, self.data = name, data
+        self.robot = nerd_gym.RobotModel.named(SETS[name][0])
+        self.friction = SETS[name][1]
+
+    @classmethod
+    def of_folder(cls, folder: Path, name: str) -> Recorded:
+        """A whole set from the folder with `convert.py`."""
         sys.path.insert(0, str(folder))
         try:
             from convert import load
         finally:
             sys.path.pop(0)
-        self.data = load(name)
-        self.robot = nerd_gym.RobotModel.named(SETS[name][0])
-        self.friction = SETS[name][1]
-        theirs = list(self.robot.joint_names)
-        if self.robot.name == "anymal":
-            theirs = [joint for leg in ("RH", "LH", "RF", "LF") for joint in theirs if joint.startswith(leg)]
-        self._order = [theirs.index(joint) for joint in self.robot.joint_names]
+        return cls(name, in_our_order(nerd_gym.RobotModel.named(SETS[name][0]), load(name)))
 
-    def _in_our_order(self, values: np.ndarray, first: int) -> Tensor:
-        values = np.concatenate([values[..., :first], values[..., first:][..., self._order]], -1)
-        return torch.as_tensor(values, dtype=torch.float32)
+    @classmethod
+    def of_file(cls, path: Path) -> Recorded:
+        """An excerpt that :meth:`save` wrote."""
+        with np.load(path, allow_pickle=False) as file:
+            return cls(path.stem, dict(file))
+
+    def save(self, path: Path) -> None:
+        """Write the set as one compressed file."""
+        np.savez_compressed(path, **self.data)
+
+    def excerpt(self, frames: int = EXCERPT_FRAMES, rows: int = EXCERPT_ROWS) -> Recorded:
+        """The first frames of the first rows, in float32."""
+        cut = {}
+        for name, values in self.data.items():
+            kind, _, part = name.partition("_")
+            if part == "targets":  # [N, 3], for all frames
+                values = values[:rows]
+            elif kind in KINDS:
+                values = values[: frames + (part in ("q", "qd", "obs")), :rows]
+            if kind != "passive" or part not in TASK_PARTS:
+                cut[name] = values.astype(np.float32) if values.dtype.kind == "f" else values
+        return Recorded(self.name, cut)
 
     def q(self, kind: str) -> Tensor:
-        return self._in_our_order(self.data[f"{kind}_q"], self.robot.joint_q.start)
+        return self._tensor(f"{kind}_q")
 
     def qd(self, kind: str) -> Tensor:
-        return self._in_our_order(self.data[f"{kind}_qd"], self.robot.joint_qd.start)
+        return self._tensor(f"{kind}_qd")
 
     def force(self, kind: str) -> Tensor:
-        return self._in_our_order(self.data[f"{kind}_joint_acts"], 0)
+        return self._tensor(f"{kind}_force")
 
     def actions(self, kind: str) -> Tensor:
-        actions = torch.as_tensor(self.data[f"{kind}_actions"], dtype=torch.float32)
-        return actions[..., self._order] if self.robot.name == "anymal" else actions
+        return self._tensor(f"{kind}_actions")
 
     def ground(self, n: int) -> tuple[Tensor, Tensor] | None:
         if "ground_point" not in self.data:
             return None
-        parts = (torch.as_tensor(self.data[f"ground_{part}"], dtype=torch.float32) for part in ("point", "normal"))
-        return tuple(part.expand(n, 3) for part in parts)
+        return tuple(self._tensor(f"ground_{part}").expand(n, 3) for part in ("point", "normal"))
+
+    def _tensor(self, name: str) -> Tensor:
+        return torch.as_tensor(self.data[name], dtype=torch.float32)
+
+
+def in_our_order(robot: nerd_gym.RobotModel, data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A converted set with its joints in the MJCF's order: the published Anymal has its legs in another one."""
+    theirs = list(robot.joint_names)
+    if robot.name == "anymal":
+        theirs = [joint for leg in ("RH", "LH", "RF", "LF") for joint in theirs if joint.startswith(leg)]
+    order = [theirs.index(joint) for joint in robot.joint_names]
+
+    def ordered(values: np.ndarray, first: int) -> np.ndarray:
+        return np.concatenate([values[..., :first], values[..., first:][..., order]], -1)
+
+    data = dict(data)
+    for kind in KINDS:
+        data[f"{kind}_q"] = ordered(data[f"{kind}_q"], robot.joint_q.start)
+        data[f"{kind}_qd"] = ordered(data[f"{kind}_qd"], robot.joint_qd.start)
+        data[f"{kind}_force"] = ordered(data.pop(f"{kind}_joint_acts"), 0)
+        if robot.name == "anymal":
+            data[f"{kind}_actions"] = ordered(data[f"{kind}_actions"], 0)
+    return data
 
 
 def replay(rec: Recorded, kind: str, ahead: int, friction: str | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -124,12 +175,25 @@ class Args:
     """Folder with convert.py and trajectories/."""
     out: Path = RESULT
     """Where to write the json."""
+    excerpt: Path | None = None
+    """Write excerpts of the sets into this folder, and replay nothing."""
+
+
+def write_excerpts(reference: Path, folder: Path) -> None:
+    """One file per set."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in progress(SETS, desc="sets"):
+        Recorded.of_folder(reference, name).excerpt().save(folder / f"{name}.npz")
 
 
 def main(args: Args) -> None:
+    if args.excerpt is not None:
+        write_excerpts(args.reference, args.excerpt)
+        print(f"written: {args.excerpt}")
+        return
     rows = []
     for name in progress(SETS, desc="sets"):
-        rec = Recorded(args.reference, name)
+        rec = Recorded.of_folder(args.reference, name)
         for kind in KINDS:
             row = {"set": name, "robot": rec.robot.name, "rollout": kind, "friction": rec.friction}
             for ahead in (1, 20):

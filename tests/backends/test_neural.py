@@ -14,18 +14,21 @@ from nerd_gym.dynamics.models.checkpoint import PRETRAINED
 from nerd_gym.dynamics.models.structured import StructuredModel
 from nerd_gym.envs.render import TEACHER_COLOUR
 from nerd_gym.policies.policy import Policy
+from nerd_gym.registration import PACKAGED
 from nerd_gym.robots.contacts import ContactFinder
 from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.state import FrameInput, Motion
 from nerd_gym.utils.files import load_tensors
 from nerd_gym.utils.video import VideoWriter
-from tests.conftest import LEARNED_ROBOTS, REFERENCE, everyone, make_vec, robot
+from tests.support.grid import ALL_VARIANTS, LEARNED_ROBOTS, robot
+from tests.support.recorded import published_policy
+from tests.support.states import everyone, make_vec
 
 
 @pytest.mark.parametrize("control", ["position", "torque"])
 def test_franka_under_random_actions_follows_its_teacher(control):
-    """FrameInput 100 of 256 rollouts from reset: below a hundredth of the bound of 0.02 rad and 0.02 m."""
+    """Frame 100 of 256 rollouts from reset: below a hundredth of the bound of 0.02 rad and 0.02 m."""
     pair = [make_vec("NeRD/Franka-v0", 256, backend=b, control=control) for b in ("warp", "neural")]
     for env in pair:
         env.reset(seed=500)
@@ -88,31 +91,42 @@ def test_pendulum_follows_its_teacher_over_any_plane():
     assert touched > 0.2 and error < 5e-3, error
 
 
+def motions():
+    """An environment's options that make a packaged robot move in another way: all but those of reward and view."""
+    for env_id, backend, options in ALL_VARIANTS:
+        if backend == "neural" and env_id in PACKAGED:
+            moving = {key: value for key, value in options.items() if key in ("control", "ground")}
+            yield env_id, tuple(moving.items())
+
+
+# Random torques throw Anymal out of the healthy range on the analytical backends too.
+THROWN = ("NeRD/Anymal-v0", (("control", "torque"),))
+UNSTABLE = pytest.mark.xfail(strict=True, reason="89 of 128,000 steps diverge; 11 on warp")
+
+
 @pytest.mark.parametrize(
     ("env_id", "options"),
-    [
-        ("NeRD/Cartpole-v0", {}),
-        ("NeRD/PendulumContact-v0", {"ground": "random"}),
-        ("NeRD/Franka-v0", {"control": "position"}),
-        ("NeRD/Franka-v0", {"control": "torque"}),
-    ],
+    [pytest.param(*case, marks=UNSTABLE if case == THROWN else ()) for case in dict.fromkeys(motions())],
 )
 def test_a_thousand_steps_of_random_actions_never_diverge(env_id, options):
-    env = make_vec(env_id, 128, backend="neural", **options)
+    env = make_vec(env_id, 128, backend="neural", **dict(options))
     env.reset(seed=0)
     generator = torch.Generator().manual_seed(0)
-    low = torch.ones(128)
+    low, diverged = torch.ones(128), torch.zeros(128, dtype=torch.long)
     for _ in range(1000):
         *_, info = env.step(2 * torch.rand(env.action_space.shape, generator=generator) - 1)
-        assert not info["diverged"].any()
+        diverged += info["diverged"]
         low = torch.minimum(low, info["model_trust"])
     assert ((low >= 0) & (low <= 1)).all()
+    assert diverged.sum() == 0, diverged.sum()
 
 
-def test_a_published_policy_earns_the_same_on_the_model():
-    path = REFERENCE / "policies" / "Cartpole_seed0.pth"
-    if not path.exists():
-        pytest.skip(f"no published policy at {path}; set NERD_GYM_REFERENCE")
+def test_the_default_of_every_packaged_robot_is_among_them():
+    assert {env_id for env_id, _ in motions()} == set(PACKAGED)
+
+
+def test_returns_of_a_published_policy_match_on_the_model():
+    path = published_policy("Cartpole_seed0")
     policy = Policy.load(path, "tanh")
     teacher, model = (
         play(policy, "NeRD/Cartpole-v0", 128, 0, backend=b).returns.mean().item() for b in ("warp", "neural")
@@ -123,11 +137,11 @@ def test_a_published_policy_earns_the_same_on_the_model():
 def test_moving_robot_and_ground_together_changes_nothing(tmp_path):
     """The pendulum's mounting is moved and turned about the vertical with its ground: the same joint motion."""
     model = robot("pendulum_contact")
-    turn, shift = 0.7, np.array([3.0, -2.0, 0.5])
-    spin = np.array([[np.cos(turn), -np.sin(turn), 0], [np.sin(turn), np.cos(turn), 0], [0, 0, 1]])
+    angle, shift = 0.7, np.array([3.0, -2.0, 0.5])
+    rotation = np.array([[np.cos(angle), -np.sin(angle), 0], [np.sin(angle), np.cos(angle), 0], [0, 0, 1]])
     mjcf = tmp_path / "pendulum_contact.xml"
-    base = spin @ np.array([0.0, -1.0, 2.0]) + shift
-    place = f'pos="{base[0]} {base[1]} {base[2]}" euler="0 0 {turn}"'
+    base = rotation @ np.array([0.0, -1.0, 2.0]) + shift
+    place = f'pos="{base[0]} {base[1]} {base[2]}" euler="0 0 {angle}"'
     mjcf.write_text(model.path.read_text().replace('<body name="upper" pos="0 -1 2">', f'<body name="upper" {place}>'))
     moved = RobotModel.from_mjcf(mjcf)
     tensors, facts = load_tensors(PRETRAINED / "pendulum_contact-warp.safetensors")
@@ -136,7 +150,7 @@ def test_moving_robot_and_ground_together_changes_nothing(tmp_path):
     q, qd = (torch.randn(n, 2, generator=generator) * k for k in (1.0, 3.0))
     normal = torch.nn.functional.normalize(torch.randn(n, 3, generator=generator), dim=-1)
     point = torch.tensor([0.0, -1.0, 2.0]) - (1 + torch.rand(n, 1, generator=generator)) * normal
-    matrix = torch.as_tensor(spin, dtype=torch.float32)
+    matrix = torch.as_tensor(rotation, dtype=torch.float32)
     grounds = (point, normal), (point @ matrix.T + torch.as_tensor(shift, dtype=torch.float32), normal @ matrix.T)
     results = []
     for student, r, ground in zip((here, there), (model, moved), grounds, strict=True):

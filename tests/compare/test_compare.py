@@ -20,9 +20,10 @@ from nerd_gym.policies.agents import load_agent
 from nerd_gym.policies.onnx import export_onnx
 from nerd_gym.registration import PACKAGED
 from nerd_gym.robots.state import state_error
-from tests.conftest import REFERENCE, ROOT, make_vec, random_state, robot
-from tests.policies.test_agents import linear_policy
-from tests.policies.test_policy import recurrent_policy
+from tests.support.grid import ROOT, robot
+from tests.support.policies import linear_policy, recurrent_policy
+from tests.support.recorded import published_policy
+from tests.support.states import make_vec, random_state
 
 CARTPOLE = "NeRD/Cartpole-v0"
 
@@ -337,9 +338,7 @@ def test_the_demo_says_where_policies_should_be(tmp_path, capsys):
 
 
 def test_a_published_policy_on_every_backend():
-    path = REFERENCE / "policies" / "Cartpole_seed0.pth"
-    if not path.exists():
-        pytest.skip(f"no published policy at {path}; set NERD_GYM_REFERENCE")
+    path = published_policy("Cartpole_seed0")
     backends = ["warp", "warp:reference=True", "mujoco", "neural"]
     result = compare(CARTPOLE, path, backends, episodes=64, layout="reference", activation="tanh")
     published = json.loads((ROOT / "benchmarks/results/published_policies.json").read_text())

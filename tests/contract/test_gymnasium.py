@@ -8,7 +8,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.utils.env_match import check_environments_match
 
-from tests.conftest import ALL_VARIANTS, GRID
+from tests.support.grid import ALL_VARIANTS, GRID
 
 ALLOWED = ("is -infinity", "is infinity", "Box observation space")
 

@@ -5,7 +5,7 @@ import warnings
 import gymnasium
 import pytest
 
-from tests.conftest import GRID, VARIANTS
+from tests.support.grid import GRID, VARIANTS
 
 sb3_checker = pytest.importorskip("stable_baselines3.common.env_checker")
 torchrl_envs = pytest.importorskip("torchrl.envs")

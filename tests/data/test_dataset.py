@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 import torch
 
+from nerd_gym.backends import make_backend
 from nerd_gym.cli import main
 from nerd_gym.compare.demo import POLICIES
 from nerd_gym.data import dataset
 from nerd_gym.data.dataset import BLOCK, DatasetPlan, generate, is_task_block
 from nerd_gym.data.excitation import KINDS, Sampler, ranges_for
 from nerd_gym.data.task_rollouts import REFINING, STARTS, turns
-from tests.conftest import ROBOTS, backend_at, everyone, make_backend, robot
+from tests.support.grid import ROBOTS, robot
+from tests.support.states import backend_at, everyone
 
 
 def read(path):
@@ -43,7 +45,7 @@ def test_transitions_are_the_teachers(tmp_path, name):
     assert len(tensors["q"]) == n
 
 
-def test_visits_of_a_policy_are_the_teachers_and_of_all_kinds(tmp_path):
+def test_task_rollouts_are_the_teachers_and_of_all_kinds(tmp_path):
     """Rows that begin where the task begins: limp, at rest, random and driven, each as the backend really moved it."""
     policy = POLICIES / "ant" / "run-warp-seed0.safetensors"
     plan = DatasetPlan(robot("ant"), "warp", len(STARTS) * BLOCK * 10, frames=10, task_share=1.0, policies=(policy,))
@@ -91,7 +93,7 @@ def test_every_policy_is_given_every_kind_of_start():
     assert {turns(rollout, 2, REFINING) for rollout in range(12)} == {(s, p) for s in REFINING for p in range(2)}
 
 
-def test_wild_visits_are_left_out(tmp_path, monkeypatch):
+def test_task_rollouts_that_are_too_fast_are_left_out(tmp_path, monkeypatch):
     plan = DatasetPlan(robot("anymal"), "warp", 3 * BLOCK * 20, frames=20, task_share=1.0)
     monkeypatch.setattr(dataset, "WILD", 6.0)
     counts = generate(plan, tmp_path / "data.h5")
@@ -146,7 +148,7 @@ def test_a_file_of_another_plan_is_not_touched(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_trajectories_that_come_apart_are_dropped_and_counted(tmp_path, monkeypatch):
+def test_trajectories_that_diverge_are_dropped_and_counted(tmp_path, monkeypatch):
     monkeypatch.setattr("nerd_gym.backends.base.QD_LIMIT", 14.0)
     counts = generate(DatasetPlan(robot("cartpole"), "mujoco", 1, frames=20), tmp_path / "data.h5")
     data, facts = read(tmp_path / "data.h5")

@@ -17,7 +17,8 @@ from nerd_gym.dynamics import SolverNeRD
 from nerd_gym.dynamics.models.base import kind_of
 from nerd_gym.dynamics.models.checkpoint import PRETRAINED, save_model
 from nerd_gym.physics.warp.newton_state import to_newton
-from tests.conftest import ROOT, everyone, random_state, robot
+from tests.support.grid import ROOT, robot
+from tests.support.states import everyone, random_state
 
 PACKAGED = sorted(path.stem for path in PRETRAINED.glob("*.safetensors"))
 HELD = ("anymal-mujoco", "anymal-warp-reference")  # in which one of the random starts here leaves the healthy range

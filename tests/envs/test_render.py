@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from nerd_gym.registration import PACKAGED
-from tests.conftest import make_vec
+from tests.support.states import make_vec
 
 
 @pytest.mark.parametrize("env_id", PACKAGED)

@@ -12,7 +12,8 @@ from nerd_gym.dynamics.models.checkpoint import load_model
 from nerd_gym.policies.facts import trained_for
 from nerd_gym.policies.policy import Policy
 from nerd_gym.registration import ENVS, PACKAGED
-from tests.conftest import CRITTER, OWN_VARIANTS, ROOT, make_vec, robot
+from tests.support.grid import CRITTER, OWN_VARIANTS, ROOT, robot
+from tests.support.states import make_vec
 
 ROBOT = "NeRD/Robot-v0"
 ARM = ROOT / "examples" / "three_link_arm.xml"

@@ -2,7 +2,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from tests.conftest import GRID
+from tests.support.grid import GRID
 
 
 @pytest.mark.parametrize(("env_id", "backend"), GRID)

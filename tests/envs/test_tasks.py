@@ -8,7 +8,8 @@ from nerd_gym.backends import make_backend
 from nerd_gym.envs.pendulum_contact import GROUNDS
 from nerd_gym.envs.random import EnvRandom
 from nerd_gym.wrappers.reference_observation import ReferenceLayout
-from tests.conftest import everyone, make_vec
+from tests.support.recorded import excerpt
+from tests.support.states import everyone, make_vec
 
 SETS = {
     "Cartpole": ("NeRD/Cartpole-v0", {}),
@@ -24,10 +25,10 @@ SETS = {
 
 
 @pytest.fixture(params=SETS)
-def replayed(request, recorded):
+def replayed(request):
     """The task placed at every recorded state of the random rollout."""
     env_id, options = SETS[request.param]
-    rec = recorded(request.param)
+    rec = excerpt(request.param)
     q, qd = rec.q("random").flatten(0, 1), rec.qd("random").flatten(0, 1)
     env = make_vec(env_id, len(q), backend="mujoco", **options)
     env.reset(seed=0)
@@ -65,7 +66,7 @@ def test_rewards_and_terminations_are_the_recorded_ones(replayed):
     ours = env.task.terminated(env.state).view(steps + 1, n)
     recorded = torch.as_tensor(rec.data["random_terminated"]).bool()
     if env.task.robot.name == "anymal":
-        # Theirs pose_updates at contacts one frame late; height is looked at on time. Ours is right on time.
+        # Theirs tests contacts one frame late and the height on time. Ours tests both on time.
         low = (env.backend.q[:, 2] < 0.4).view(steps + 1, n)
         recorded_late = (ours[:-1] | low[1:]) == recorded
         assert recorded_late.float().mean() > 0.999
@@ -172,9 +173,9 @@ def test_random_streams_are_per_environment_and_uniform():
 
 
 @pytest.mark.parametrize("name", ["PendulumContact_cfg1", "PendulumContact_cfg3", "Ant_run", "AnymalPD_forward"])
-def test_contact_distances_are_the_recorded_ones(recorded, name):
+def test_contact_distances_are_the_recorded_ones(name):
     """Theirs are of the candidates' centres; the order of the points is the same."""
-    rec = recorded(name)
+    rec = excerpt(name)
     q, qd = (x("random")[:-1].flatten(0, 1) for x in (rec.q, rec.qd))
     backend = make_backend("mujoco", rec.robot, len(q))
     backend.reset(everyone(len(q)), q, qd, rec.ground(len(q)))

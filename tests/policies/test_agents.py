@@ -9,16 +9,9 @@ from nerd_gym.cli import main
 from nerd_gym.policies.agents import load_agent
 from nerd_gym.policies.facts import environment_facts
 from nerd_gym.policies.onnx import export_onnx
-from nerd_gym.policies.policy import Policy, UnsafePolicy
-from tests.conftest import make_vec
-from tests.policies.test_policy import recurrent_policy
-
-
-def linear_policy(env, facts=None):
-    torch.manual_seed(0)
-    obs, act = (space.shape[0] for space in (env.single_observation_space, env.single_action_space))
-    layers = [(torch.randn(8, obs) / obs**0.5, torch.randn(8)), (torch.randn(act, 8) / 3, torch.zeros(act))]
-    return Policy(torch.zeros(obs), torch.ones(obs), layers, "tanh", facts=facts)
+from nerd_gym.policies.policy import UnsafePolicy
+from tests.support.policies import linear_policy, recurrent_policy
+from tests.support.states import make_vec
 
 
 @pytest.fixture(scope="module")
@@ -75,17 +68,17 @@ def test_random_actions_come_again_after_a_reset_of_everything(cartpole):
 
 def test_a_functions_own_reset_is_called(cartpole):
     class Counter:
-        seen = ()
+        rows_reset = ()
 
         def __call__(self, obs):
             return torch.zeros(len(obs), 1)
 
         def reset(self, rows=None):
-            self.seen = (*self.seen, rows)
+            self.rows_reset = (*self.rows_reset, rows)
 
     counter = Counter()
     load_agent(counter, cartpole).reset("rows")
-    assert counter.seen == ("rows",)
+    assert counter.rows_reset == ("rows",)
 
 
 @pytest.mark.parametrize("ending", ["safetensors", "onnx"])

@@ -1,29 +1,13 @@
 import os
 import pickle
-from itertools import pairwise
 
 import pytest
 import torch
 from torch import nn
 
 from nerd_gym.policies.policy import ACTIVATIONS, Policy, UnsafePolicy, read_rl_games
-from tests.conftest import REFERENCE
-
-
-def small_policy(activation="elu", clip=5.0):
-    torch.manual_seed(0)
-    sizes = (5, 16, 8, 3)
-    layers = [(torch.randn(n, m) / m**0.5, torch.randn(n) / 4) for m, n in pairwise(sizes)]
-    return Policy(torch.randn(5), torch.rand(5) + 0.5, layers, activation, clip, {"seed": 3})
-
-
-def recurrent_policy(kind=nn.LSTM, norm=True, concat=False, depth=2, obs_size=5, action_size=3):
-    torch.manual_seed(0)
-    memory = {f"rnn.{name}": value for name, value in kind(obs_size, 6, depth).state_dict().items()}
-    memory |= {"norm.weight": torch.rand(6) + 0.5, "norm.bias": torch.randn(6)} if norm else {}
-    first = torch.randn(8, 6 + obs_size if concat else 6), torch.randn(8)
-    last = torch.randn(action_size, 8) / 4, torch.randn(action_size) / 4
-    return Policy(torch.randn(obs_size), torch.rand(obs_size) + 0.5, [first, last], "tanh", memory=memory)
+from tests.support.policies import recurrent_policy, small_policy
+from tests.support.recorded import published_policy
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -105,9 +89,7 @@ def test_layers_that_do_not_fit_are_refused():
 
 
 def test_published_file_needs_its_activation_told():
-    path = REFERENCE / "policies" / "Cartpole_seed0.pth"
-    if not path.exists():
-        pytest.skip(f"no published policy at {path}; set NERD_GYM_REFERENCE")
+    path = published_policy("Cartpole_seed0")
     with pytest.raises(ValueError, match="does not tell its activation"):
         Policy.load(path)
     policy = Policy.load(path, "tanh")

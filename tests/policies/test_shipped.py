@@ -12,7 +12,7 @@ import torch
 from nerd_gym.policies.facts import environment_facts, trained_for
 from nerd_gym.policies.policy import Policy
 from nerd_gym.rl.evaluate import evaluate
-from tests.conftest import ROOT
+from tests.support.grid import ROOT
 
 FOLDER = ROOT / "policies"
 FILES = sorted(FOLDER.glob("*/*.safetensors"))
@@ -73,7 +73,7 @@ def test_it_moves_well(path):
 
 
 @pytest.mark.parametrize("path", [p for p in FIRST if "-warp-" in p.stem], ids=name)
-def test_onnx_gives_the_same_actions_on_visited_observations(path, tmp_path):
+def test_onnx_gives_the_same_actions_on_observations_of_rollouts(path, tmp_path):
     pytest.importorskip("onnxruntime")
     from nerd_gym.policies.onnx import OnnxPolicy, export_onnx
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from nerd_gym.rl.monitor import Monitor
-from tests.backends.test_device import HOST_METHODS, NoHostRoundTrips
-from tests.conftest import make_vec
+from tests.support.device import away_from_the_host
+from tests.support.states import make_vec
 
 
 def actions(env, steps, seed=0):
@@ -61,20 +61,14 @@ def test_a_state_goes_on_to_the_bit():
     assert monitor.read() == resumed.read()
 
 
-def test_a_step_never_waits_for_the_host(monkeypatch):
+def test_a_step_never_waits_for_the_host():
     env = make_vec("NeRD/Cartpole-v0", 64, backend="neural", max_episode_steps=3)
     monitor = Monitor(env, random_ages=False)
     monitor.reset(seed=0)
     env.backend.host_checks = False
     given = actions(env, 5)
 
-    def refuse(*_, **__):
-        raise AssertionError("a tensor was brought to the host")
-
-    for name in HOST_METHODS:
-        monkeypatch.setattr(torch.Tensor, name, refuse)
-    with NoHostRoundTrips():
+    with away_from_the_host():
         for action in given.unbind():
             monitor.step(action)
-    monkeypatch.undo()
     assert monitor.read()[2] == 64

@@ -13,6 +13,7 @@ from nerd_gym.dynamics.models.checkpoint import load_model, packaged_model, save
 from nerd_gym.policies.policy import Policy
 from nerd_gym.rl import train as run
 from nerd_gym.rl.configs import load_config
+from nerd_gym.rl.monitor import Monitor
 from nerd_gym.rl.trainer import LIBRARIES, trainer_class
 from nerd_gym.robots.model import RobotModel
 
@@ -49,18 +50,19 @@ def test_a_seed_gives_one_policy_and_a_stopped_run_goes_on_to_the_same(library, 
 
     # Checkpoints after every iteration; killed in the third, after the second was written.
     monkeypatch.setattr(run, "CHECKPOINT_SECONDS", -1.0)
-    after = run._Progress.after
+    reads, read = [], Monitor.read
 
-    def killed(self, bar):
-        if self.iterations == 2:
+    def killed(self):
+        reads.append(self)
+        if len(reads) == 3:
             raise Stopped
-        after(self, bar)
+        return read(self)
 
-    monkeypatch.setattr(run._Progress, "after", killed)
+    monkeypatch.setattr(Monitor, "read", killed)
     with pytest.raises(Stopped):
         train(tmp_path / "stopped", library)
     assert not (tmp_path / "stopped" / "policy.safetensors").exists()
-    monkeypatch.setattr(run._Progress, "after", after)
+    monkeypatch.setattr(Monitor, "read", read)
     resumed = train(tmp_path / "stopped", library)
     assert same(whole, resumed)
     assert resumed.facts["steps"] == whole.facts["steps"] == 4 * 32 * 64

@@ -6,7 +6,8 @@ import torch
 from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.rotations import quat_rotate, quat_to_matrix
-from tests.conftest import ROBOTS, random_state, robot
+from tests.support.grid import ROBOTS, robot
+from tests.support.states import random_state
 
 TREE = """
 <mujoco><compiler angle="radian"/><worldbody>

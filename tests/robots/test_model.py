@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from nerd_gym.robots.model import RobotModel, UnsupportedRobot
-from tests.conftest import ROBOTS, robot
+from tests.support.grid import ROBOTS, robot
 
 # Total mass in kg, hinges and slides, contact candidates: the published robots.
 FACTS = {

@@ -9,18 +9,15 @@ from nerd_gym.dynamics.models.mlp import MlpModel
 from nerd_gym.robots import symmetry
 from nerd_gym.robots.state import Motion
 from nerd_gym.robots.symmetry import GENERATORS, WORLDS, group, match_joints, transform_joints, transform_state, verify
-from tests.conftest import CRITTER, backend_at, robot
-from tests.dynamics.test_networks import fitted, ground, states
+from tests.support.grid import CRITTER, robot
+from tests.support.models import fitted
+from tests.support.states import backend_at, ground, moved_ground, wide_state
 
 SIZES = {"cartpole": 2, "pendulum_contact": 4, "ant": 8, "anymal": 1, "franka": 1, "critter": 4}
 SYMMETRIC = [name for name in SIZES if SIZES[name] > 1]
 # Of the ant, by hand: each leg takes the place of the next; left and right.
 QUARTER = symmetry.Element((6, 7, 0, 1, 2, 3, 4, 5), (1.0, 1.0, 1.0, -1.0) * 2, (0.0,) * 8, WORLDS[0])
 MIRROR = symmetry.Element((6, 7, 4, 5, 2, 3, 0, 1), (-1.0, 1.0) * 4, (0.0,) * 8, WORLDS[1])
-
-
-def moved_ground(model, element, point, normal):
-    return symmetry.transform_points(model, element, point), symmetry.transform_vectors(model, element, normal)
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -91,7 +88,7 @@ def test_a_table_entry_that_a_changed_robot_does_not_have_is_left_out(tmp_path):
 @pytest.mark.parametrize("name", ["pendulum_contact", "ant", "critter"])
 def test_a_simulator_with_contacts_has_the_symmetry(name):
     model = robot(name)
-    q, qd = states(model, 64, height=-0.35)
+    q, qd = wide_state(model, 64, height=-0.35)
     point, normal = ground(model, 64)
     force = 50 * torch.randn(64, model.nj, generator=torch.Generator().manual_seed(2))
     touching = make_backend("warp", model, 64)
@@ -113,7 +110,7 @@ def test_a_simulator_with_contacts_has_the_symmetry(name):
 @pytest.mark.parametrize("name", SYMMETRIC)
 def test_predictions_are_equivariant(name):
     model = fitted(MlpModel, name)
-    q, qd = states(model.robot, 128)
+    q, qd = wide_state(model.robot, 128)
     point, normal = ground(model.robot, 128)
     force = torch.randn(128, model.robot.nj, generator=torch.Generator().manual_seed(3))
     force *= torch.as_tensor(np.maximum(model.robot.force_limit, 1.0), dtype=torch.float32)

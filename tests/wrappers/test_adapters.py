@@ -11,8 +11,8 @@ from gymnasium.vector import VectorWrapper
 
 from nerd_gym import wrappers
 from nerd_gym.wrappers.base import time_outs, torch_env
-from tests.conftest import everyone, make_vec
 from tests.support.libraries import GAMMA, LAMBDA, LIBRARIES, rl_games_runner, skrl_returns
+from tests.support.states import everyone, make_vec
 
 each_library = pytest.mark.parametrize("library", LIBRARIES)
 

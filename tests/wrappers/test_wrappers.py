@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from nerd_gym.wrappers import RecordEpisodeStatistics, RecordVideo, ReferenceObservation, SingleReferenceObservation
-from tests.conftest import make_vec
+from tests.support.states import make_vec
 
 
 @pytest.mark.parametrize("array", ["numpy", "torch"])
@@ -56,8 +56,8 @@ def test_reference_layout_of_batch_and_single_agree(env_id):
     for k in range(4):
         batch_obs, *_, info = batch.step(torch.as_tensor(action).expand(3, -1))
         obs, *_ = single.step(action)
-        seen = info["final_obs"] if k == 3 else batch_obs
-        np.testing.assert_allclose(seen[0], obs, atol=1e-6)
+        last = info["final_obs"] if k == 3 else batch_obs
+        np.testing.assert_allclose(last[0], obs, atol=1e-6)
     assert batch.observation_space.shape == tuple(batch_obs.shape)
     with pytest.raises(ValueError, match="no published layout for robot 'franka'"):
         ReferenceObservation(make_vec("NeRD/Franka-v0", 1, backend="mujoco"))

@@ -1,6 +1,5 @@
 """Inertial parameters from data, and nothing of them from the MJCF."""
 
-import numpy as np
 import pytest
 import torch
 
@@ -9,19 +8,9 @@ from nerd_gym.backends.warp import WarpBackend
 from nerd_gym.data.excitation import Sampler, ranges_for
 from nerd_gym.dynamics.identify.fixed_base import Identification
 from nerd_gym.dynamics.models.checkpoint import save_model
-from nerd_gym.physics.torch.regressor import Regressor
 from nerd_gym.robots.model import RobotModel
-from tests.conftest import everyone, inverse_dynamics, robot, true_parameters
-
-
-@pytest.mark.parametrize("name", ["cartpole", "pendulum_contact", "franka"])
-def test_regressor_gives_mujocos_inverse_dynamics(name):
-    model = robot(name)
-    generator = torch.Generator().manual_seed(0)
-    q, qd, qdd = (2 * torch.randn(16, model.nj, generator=generator, dtype=torch.float64) for _ in range(3))
-    bias, unit = Regressor(model)(q, qd)
-    force = (bias + torch.einsum("bk,bkjp->bjp", qdd, unit)) @ true_parameters(model)
-    np.testing.assert_allclose(force, inverse_dynamics(model, q, qd, qdd), rtol=2e-5, atol=2e-4)
+from tests.support.grid import robot
+from tests.support.states import everyone
 
 
 def transitions(teacher_model, n, seed=0, frames=4):
@@ -83,8 +72,3 @@ def test_nothing_is_taken_from_the_mjcf_inertias(tmp_path):
     student = learned_backend(inertias, 128, tmp_path / "x.safetensors")
     learned, wrong = rollout_error(WarpBackend(teacher_model, 128), [student, described])
     assert learned < 2e-3 and wrong > 0.1, (learned, wrong)
-
-
-def test_a_free_base_is_refused():
-    with pytest.raises(ValueError, match="ant has a free base"):
-        Regressor(robot("ant"))

@@ -11,7 +11,8 @@ from nerd_gym.physics.torch.regressor import FreeRegressor
 from nerd_gym.robots.contacts import ContactFinder
 from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.model import RobotModel
-from tests.conftest import everyone, inverse_dynamics, random_state, robot, true_parameters
+from tests.support.grid import robot
+from tests.support.states import everyone, random_state, true_parameters
 
 
 def mass_matrices(model, parameters, n=64):
@@ -19,21 +20,6 @@ def mass_matrices(model, parameters, n=64):
     q = random_state(model, n, seed=5)[0].double()
     regressor, still = FreeRegressor(model), torch.zeros(n, model.nv, dtype=q.dtype)
     return regressor.mass(regressor.motion(q, still, still), parameters)
-
-
-@pytest.mark.parametrize("name", ["ant", "anymal"])
-def test_regressor_gives_mujocos_inverse_dynamics(name):
-    model = robot(name)
-    generator = torch.Generator().manual_seed(0)
-    q = torch.randn(16, model.nq, generator=generator, dtype=torch.float64)
-    q[:, 3:7] = torch.nn.functional.normalize(q[:, 3:7], dim=-1)
-    qd, qdd = (2 * torch.randn(16, model.nv, generator=generator, dtype=torch.float64) for _ in range(2))
-    regressor, p = FreeRegressor(model), true_parameters(model)
-    force = regressor(q, qd, qdd) @ p
-    still = regressor(q, qd, torch.zeros_like(qdd)) @ p
-    mass = regressor.mass(regressor.motion(q, qd, qdd), p)
-    torch.testing.assert_close((mass @ qdd[..., None])[..., 0], force - still)
-    np.testing.assert_allclose(force, inverse_dynamics(model, q, qd, qdd), rtol=1e-4, atol=1e-3)
 
 
 def frames_of(teacher, forces, q, qd):

@@ -1,48 +1,18 @@
-"""The fused step does what training sees in torch, for any robot, batch and number of threads."""
+"""The fused step is what training computes in torch, for any robot, batch and number of threads."""
 
-import numpy as np
 import pytest
 import torch
-from torch.nn.functional import normalize
 
+from nerd_gym.backends import make_backend
 from nerd_gym.data.excitation import Sampler, ranges_for
 from nerd_gym.dynamics.models.mlp import MlpModel
 from nerd_gym.dynamics.models.network_model import NetworkModel
 from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.state import Motion
 from nerd_gym.robots.symmetry import group, transform_joints, transform_state
-from tests.conftest import ROBOTS, make_backend, robot
-from tests.dynamics.test_networks import SMALL, TREE, fitted, ground, states
-from tests.robots.test_symmetry import moved_ground
-
-TOLERANCE = 1e-5  # of a prediction, relative to the largest change
-INPUTS = 1e-3  # of a normalised input: a rounding error of a distance over its finest scale
-
-
-def situation(model: RobotModel, n: int, seed: int = 0):
-    """States, forces and ground; a free base stands far from the origin over tilted ground."""
-    generator = torch.Generator().manual_seed(seed)
-    q, qd = states(model, n, seed)
-    point, normal = ground(model, n)
-    if model.free_base:
-        normal = normalize(normal + 0.3 * torch.randn(n, 3, generator=generator), dim=1)
-        q[:, :2] += torch.randn(n, 2, generator=generator)
-        point[:, :2] = q[:, :2]
-    limit = torch.as_tensor(np.maximum(model.force_limit, 1.0), dtype=torch.float32)
-    return Motion(q, qd), limit * torch.randn(n, model.nj, generator=generator), (point, normal)
-
-
-def both(model: MlpModel, state: Motion, force, plane) -> tuple[Motion, Motion]:
-    """Predictions of the kernels and of torch."""
-    fused = model.predict(state, force, model.find_contacts(state.q, *plane), None)
-    return fused, model.predict_in_torch(state, force, model.find_contacts(state.q, *plane))
-
-
-def assert_same(found: Motion, expected: Motion, before: Motion, tolerance: float = TOLERANCE) -> None:
-    change = (expected.qd - before.qd).abs().max()
-    assert change > 0.01
-    for a, b in zip(found, expected, strict=True):
-        torch.testing.assert_close(a, b, atol=float(tolerance * (1 + change)), rtol=tolerance)
+from tests.support.grid import ROBOTS, robot
+from tests.support.models import INPUTS, SMALL, TREE, assert_same, both, fitted, situation
+from tests.support.states import moved_ground
 
 
 @pytest.mark.parametrize("name", ROBOTS)
@@ -52,9 +22,9 @@ def test_inputs_elements_and_predictions_are_those_of_torch(name):
     contacts = model.find_contacts(state.q, *plane)
     features, element, _ = model.encode(state, force, contacts)
     distance = contacts.distance
-    seen = model.fused.encode(state, force, contacts)
-    torch.testing.assert_close(seen.inputs, model.normaliser.inputs(features), atol=INPUTS, rtol=1e-5)
-    assert torch.equal(seen.element.long(), torch.zeros(300, dtype=torch.long) if element is None else element)
+    encoded = model.fused.encode(state, force, contacts)
+    torch.testing.assert_close(encoded.inputs, model.normaliser.inputs(features), atol=INPUTS, rtol=1e-5)
+    assert torch.equal(encoded.element.long(), torch.zeros(300, dtype=torch.long) if element is None else element)
     torch.testing.assert_close(contacts.distance, distance, atol=2e-6, rtol=1e-5)
     assert_same(*both(model, state, force, plane), state)
 
@@ -81,8 +51,8 @@ def test_mirrored_states_have_the_same_inputs_and_mirrored_predictions():
         there = Motion(*transform_state(model.robot, element, *state))
         turned = transform_joints(element, force)
         moved = moved_ground(model.robot, element, *plane)
-        seen = model.fused.encode(there, turned, model.find_contacts(there.q, *moved)).inputs
-        torch.testing.assert_close(seen, inputs, atol=INPUTS, rtol=1e-5)
+        encoded = model.fused.encode(there, turned, model.find_contacts(there.q, *moved)).inputs
+        torch.testing.assert_close(encoded, inputs, atol=INPUTS, rtol=1e-5)
         second, _ = both(model, there, turned, moved)
         assert_same(second, Motion(*transform_state(model.robot, element, *first)), there)
 
@@ -99,8 +69,8 @@ def test_rows_are_the_same_bits_whatever_the_threads_and_the_kernels_batch(name)
         one = slice(row, row + 1)
         alone = Motion(state.q[one], state.qd[one])
         under = [x[one] for x in plane]
-        seen = models[1].fused.encode(alone, force[one], models[1].find_contacts(alone.q, *under))
-        assert torch.equal(seen.inputs[0], inputs[row])
+        encoded = models[1].fused.encode(alone, force[one], models[1].find_contacts(alone.q, *under))
+        assert torch.equal(encoded.inputs[0], inputs[row])
         assert_same(*both(models[1], alone, force[one], under), state)
     for model in models:
         model.close()
@@ -123,12 +93,12 @@ def test_inputs_are_finite_whatever_the_state():
     model = fitted(MlpModel, "ant")
     state, force, plane = situation(model.robot, 8)
     state.q[0, 2], state.q[1, 9], state.qd[2, 3], force[3, 0] = torch.nan, torch.inf, 1e30, torch.nan
-    seen = model.fused.encode(state, force, model.find_contacts(state.q, *plane))
-    assert (seen.inputs.abs() <= 20).all() and (seen.element >= 0).all()
+    encoded = model.fused.encode(state, force, model.find_contacts(state.q, *plane))
+    assert (encoded.inputs.abs() <= 20).all() and (encoded.element >= 0).all()
 
 
 @pytest.mark.parametrize("name", ["ant", "anymal", "cartpole"])
-def test_training_sees_the_same_through_the_kernels(name):
+def test_kernels_give_training_the_same_inputs_and_targets(name):
     """Inputs and targets of a batch of transitions, against the functions in torch."""
     model = MlpModel(robot(name), {}, {"network": {"width": 8, "depth": 1}})
     backend = make_backend("warp", robot(name), 64)

@@ -1,4 +1,4 @@
-"""The sketch of a frame against simulators, and the model around it."""
+"""The frozen-pose prior of a frame against simulators, and the residual model around it."""
 
 from functools import lru_cache
 
@@ -17,10 +17,9 @@ from nerd_gym.dynamics.training.train import unexplained
 from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.state import Motion
 from nerd_gym.robots.symmetry import group, transform_joints, transform_state
-from tests.conftest import everyone, robot, true_prior
-from tests.dynamics.test_fused import INPUTS, assert_same, both, situation
-from tests.dynamics.test_networks import ground, states
-from tests.robots.test_symmetry import moved_ground
+from tests.support.grid import robot
+from tests.support.models import INPUTS, assert_same, both, situation
+from tests.support.states import everyone, ground, moved_ground, true_prior, wide_state
 
 LEGGED = ["ant", "anymal"]
 
@@ -52,8 +51,8 @@ def fitted(name: str) -> ResidualModel:
 
 
 @pytest.mark.parametrize("name", LEGGED)
-def test_the_more_looks_the_less_is_left_to_a_network(name):
-    """Contacts, limits and wild motion included; with a look in every substep a sketch is nearly its teacher."""
+def test_the_more_pose_updates_the_smaller_the_residual(name):
+    """Contacts, limits and fast motion included; with an update in every substep the prior is nearly its teacher."""
     model, batch = robot(name), motion(name, "warp")
     now, after = (Motion(batch["q"][:, t], batch["qd"][:, t]) for t in (0, 1))
     true_step, true_change = RobotCentric(Kinematics(model)).relative_motion(now, after)
@@ -69,8 +68,8 @@ def test_the_more_looks_the_less_is_left_to_a_network(name):
         assert max(unexplained(model, true_step, step - true_step).values()) < 0.1 * bound
 
 
-def test_robots_that_are_sketched_in_step_do_not_notice_each_other():
-    """The same bits in whatever company, at the end of a batch and beside a robot that has come apart."""
+def test_rows_of_the_prior_do_not_depend_on_each_other():
+    """The same bits in any batch, at its end, and beside a row that has diverged."""
     model = robot("ant")
     state, force, plane = situation(model, 13)
     prior = FrozenPosePrior(model, *true_prior(model).values(), threads=1)
@@ -85,7 +84,7 @@ def test_robots_that_are_sketched_in_step_do_not_notice_each_other():
     assert all(torch.equal(a[others], b[others]) for a, b in zip(wild, whole, strict=True))
 
 
-def test_one_lane_gives_what_eight_give():
+def test_scalar_and_simd_kernels_agree():
     """An accelerator has a thread for every robot."""
     model = robot("ant")
     batch = motion("ant", "warp")
@@ -96,7 +95,7 @@ def test_one_lane_gives_what_eight_give():
 
 
 @pytest.mark.parametrize("name", LEGGED)
-def test_in_flight_a_sketch_is_mujocos_frame(name):
+def test_in_flight_the_prior_is_mujocos_frame(name):
     model, n = robot(name), 64
     generator = torch.Generator().manual_seed(0)
     q = torch.as_tensor(model.mj_model.qpos0, dtype=torch.float32).repeat(n, 1)
@@ -125,10 +124,10 @@ def test_kernels_give_what_torch_gives(name):
     model = fitted(name)
     state, force, plane = situation(model.robot, 300)
     features, element, _ = model.encode(state, force, model.find_contacts(state.q, *plane))
-    seen = model.fused.encode(state, force, model.find_contacts(state.q, *plane))
-    torch.testing.assert_close(seen.inputs, model.normaliser.inputs(features), atol=INPUTS, rtol=1e-4)
-    assert torch.equal(seen.element.long(), torch.zeros(300, dtype=torch.long) if element is None else element)
-    torch.testing.assert_close(seen.gate[:, None], model.output_gate(seen.inputs), atol=1e-4, rtol=1e-3)
+    encoded = model.fused.encode(state, force, model.find_contacts(state.q, *plane))
+    torch.testing.assert_close(encoded.inputs, model.normaliser.inputs(features), atol=INPUTS, rtol=1e-4)
+    assert torch.equal(encoded.element.long(), torch.zeros(300, dtype=torch.long) if element is None else element)
+    torch.testing.assert_close(encoded.gate[:, None], model.output_gate(encoded.inputs), atol=1e-4, rtol=1e-3)
     assert_same(*both(model, state, force, plane), state)
     assert model.fused.sizes.inputs == model.module[0].in_features == list(model.input_groups().values())[-1].stop
     batch = {key: value[:200] for key, value in motion(name, "warp").items()}
@@ -162,7 +161,7 @@ def test_rows_are_the_same_bits_whatever_the_threads(name):
 @pytest.mark.parametrize("name", LEGGED)
 def test_a_limp_robot_in_the_air_falls_freely_whatever_the_network_says(name):
     model = fitted(name)
-    q, qd = states(model.robot, 16)
+    q, qd = wide_state(model.robot, 16)
     q[:, 2] += 5.0
     q[:, 7 + model.limited] = model.limits.mean(0)
     qd, force = torch.zeros_like(qd), torch.zeros(16, model.robot.nj)
@@ -171,13 +170,13 @@ def test_a_limp_robot_in_the_air_falls_freely_whatever_the_network_says(name):
     expected[:, 2] = -9.81 * model.robot.frame_dt
     after = model.predict(Motion(q, qd), force, contacts, None)
     assert ((after.qd - expected).abs() < 0.02 * model.normaliser.output_std[model.robot.nv :]).all()
-    # Under forces it has its say again.
-    seen = model.fused.encode(Motion(q, qd), force + 100.0, contacts)
-    assert seen.gate.min() > 20 * model.fused.encode(Motion(q, qd), force, contacts).gate.max() > 0
+    # Under forces the gate opens again.
+    encoded = model.fused.encode(Motion(q, qd), force + 100.0, contacts)
+    assert encoded.gate.min() > 20 * model.fused.encode(Motion(q, qd), force, contacts).gate.max() > 0
 
 
 @pytest.mark.parametrize("name", LEGGED)
-def test_a_network_gone_wild_stays_near_the_sketch(name):
+def test_an_arbitrary_network_stays_near_the_prior(name):
     model = fitted(name)
     with torch.no_grad():
         for parameter in model.module.parameters():
@@ -192,7 +191,7 @@ def test_a_network_gone_wild_stays_near_the_sketch(name):
     assert (off <= 1.01 * model.normaliser.output_limit[model.robot.nv :][joints].max()).all() and off.max() > 0.1
 
 
-def test_a_saved_model_predicts_the_same_bits_and_keeps_its_sketch():
+def test_a_saved_model_predicts_the_same_bits_and_keeps_its_prior():
     model = fitted("ant")
     tensors = model.tensors()
     assert torch.equal(tensors["prior.gains"], true_prior(model.robot)["prior.gains"])
@@ -206,8 +205,8 @@ def test_inputs_are_finite_whatever_the_state():
     model = fitted("ant")
     state, force, plane = situation(model.robot, 8)
     state.q[0, 2], state.q[1, 9], state.qd[2, 3], force[3, 0] = torch.nan, torch.inf, 1e30, torch.nan
-    seen = model.fused.encode(state, force, model.find_contacts(state.q, *plane))
-    assert (seen.inputs.abs() <= 20).all() and (seen.element >= 0).all()
+    encoded = model.fused.encode(state, force, model.find_contacts(state.q, *plane))
+    assert (encoded.inputs.abs() <= 20).all() and (encoded.element >= 0).all()
 
 
 def test_a_fixed_base_is_refused():

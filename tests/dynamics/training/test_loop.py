@@ -17,9 +17,11 @@ from nerd_gym.cli import main
 from nerd_gym.compare.demo import POLICIES
 from nerd_gym.data.dataset import DatasetPlan, generate
 from nerd_gym.dynamics.models.checkpoint import load_model
-from nerd_gym.dynamics.training.loop import Recipe, TrainingLoop, make_optimiser
+from nerd_gym.dynamics.training.loop import Recipe, make_optimiser
 from nerd_gym.utils.files import file_hash
-from tests.conftest import make_vec, robot
+from tests.support.grid import ROOT, robot
+from tests.support.states import make_vec
+from tests.support.training import quadratic
 
 SMALL = ["--model", "mlp", "--size", "width=16", "depth=2", "--batch", "64"]
 
@@ -131,23 +133,6 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
         quadratic(tmp_path / "a.checkpoint", Recipe(steps=11, batch=4, warmup=1)).run()
 
 
-def quadratic(checkpoint: Path, recipe: Recipe) -> TrainingLoop:
-    """Linear regression with features of very different scales."""
-    torch.manual_seed(0)
-    module = nn.Linear(6, 3).double()
-    scale = torch.logspace(0, -2, 6).double()
-    truth = torch.arange(18.0).view(3, 6).double() / 10
-
-    def sample(generator: torch.Generator, size: int):
-        return torch.randn(size, 6, generator=generator).double() * scale
-
-    def loss(x):
-        return (module(x) - x @ truth.T).square().mean()
-
-    fixed = sample(torch.Generator().manual_seed(9), 512)
-    return TrainingLoop(module, sample, loss, lambda: {"error": loss(fixed).item()}, recipe, checkpoint, {})
-
-
 @pytest.mark.parametrize("optimiser", ["soap", "adamw"])
 def test_optimisers_polish_and_average(optimiser, tmp_path):
     """Both learn; the polish finishes what is quadratic."""
@@ -164,7 +149,7 @@ import sys, torch
 from pathlib import Path
 from nerd_gym.utils.files import file_hash
 from nerd_gym.dynamics.training.loop import Recipe, processes
-from tests.dynamics.test_training import quadratic
+from tests.support.training import quadratic
 with processes() as rank:
     loop = quadratic(Path(sys.argv[1]) / "checkpoint", Recipe(steps=20, batch=8, optimiser="adamw", warmup=1))
     loop.run()
@@ -175,9 +160,8 @@ with processes() as rank:
 def test_two_processes_train_as_one_with_both_batches(tmp_path):
     script = tmp_path / "together.py"
     script.write_text(TOGETHER)
-    root = Path(__file__).parent.parent.parent
     run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
-    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)}
+    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     subprocess.run([*run, str(tmp_path)], check=True, env=env, capture_output=True, timeout=300)
     first, second = (torch.load(tmp_path / f"rank{k}.pt", weights_only=True) for k in range(2))
     assert all(torch.equal(first[key], second[key]) for key in first)
