@@ -11,9 +11,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from nerd_gym.utils.arguments import literal
+from nerd_gym.utils.plain_yaml import load_yaml
 
 from .trainer import check_library
 
@@ -48,12 +47,7 @@ def load_config(
     """
     check_library(library)
     path = file or Path(__file__).with_name(f"{library.replace('-', '_')}.yaml")
-    if not path.is_file():
-        raise FileNotFoundError(f"no config at {path}")
-    try:
-        sections = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path.name} is not yaml: {error}") from error
+    sections = load_yaml(path)
     if not isinstance(sections, dict) or not isinstance(sections.get("default"), dict):
         raise ValueError(f"{path.name} has no section `default`")
     config: Config = {}
