@@ -7,7 +7,7 @@ from typing import Any
 
 # Importing the solver starts Newton and Warp, so it waits until someone asks for it.
 _LAZY = {"SolverNeRD": "newton_solver", "load_model": "models.checkpoint"}
-__all__ = ["SolverNeRD", "load_model"]  # noqa: F822
+__all__ = ["SolverNeRD", "load_model"]
 
 
 def __getattr__(name: str) -> Any:

@@ -22,6 +22,9 @@ floor_height       where to draw a floor if there is no ground  at the lowest po
 =================  ===========================================  ====================================
 """
 
+# MuJoCo is a compiled module without stubs: the checker knows none of its names.
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import hashlib
@@ -141,6 +144,10 @@ class RobotModel:
 def _load(path: Path, _mtime: int) -> RobotModel:
     import mujoco
 
+    if hasattr(mujoco, "MjLogConfig"):  # or MuJoCo writes its warnings to a file in the user's folder too
+        log = mujoco.MjLogConfig.get()
+        log.logto_file = False
+        log.set()
     try:
         m = mujoco.MjModel.from_xml_path(str(path))
     except ValueError as error:
@@ -163,6 +170,8 @@ def _load(path: Path, _mtime: int) -> RobotModel:
     if law not in FRICTION_LAWS:
         raise UnsupportedRobot(f"{path.name}: friction_law is {law!r}; valid: {', '.join(FRICTION_LAWS)}")
     candidates = _candidates(m, ground)
+    ke, kd, kf, mu = custom_numeric(m, "contact_gains", _default_contact_gains(m, ground, candidates))
+    limit_ke, limit_kd = custom_numeric(m, "limit_gains", _default_limit_gains(m, joints))
     return RobotModel(
         name=path.stem,
         path=path,
@@ -176,8 +185,8 @@ def _load(path: Path, _mtime: int) -> RobotModel:
         force_limit=force_limit,
         timestep=float(m.opt.timestep),
         substeps=substeps,
-        contact_gains=custom_numeric(m, "contact_gains", _default_contact_gains(m, ground, candidates)),
-        limit_gains=custom_numeric(m, "limit_gains", _default_limit_gains(m, joints)),
+        contact_gains=(ke, kd, kf, mu),
+        limit_gains=(limit_ke, limit_kd),
         friction_law=law,
         ground=ground,
         candidates=candidates,
