@@ -1,5 +1,8 @@
 """`mujoco`: MuJoCo's C engine over a threaded batch, float64 inside, the same bits as ``mj_step``."""
 
+# MuJoCo is a compiled module without stubs: the checker knows none of its names.
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import copy

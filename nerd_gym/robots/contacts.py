@@ -1,5 +1,8 @@
 """Where a robot's candidate points stand over its ground."""
 
+# MuJoCo is a compiled module without stubs: the checker knows none of its names.
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 from functools import cached_property

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from nerd_gym.utils.warp import init_warp
 
 from .model import FREE, SLIDE, RobotModel, rotation_matrix
 
+Links = dict[str, Any]  # one array per name, its first axis the links; and ``frames`` by MJCF body, see read_links
 
-def read_links(robot: RobotModel) -> dict[str, np.ndarray]:
+
+def read_links(robot: RobotModel) -> Links:
     """The robot as a tree of links, one per joint, each with its frame at the joint and turned like its body.
 
     Newton's importer gives the bodies' inertias, with bodies that have no joint merged into the one that carries
@@ -30,7 +34,7 @@ def read_links(robot: RobotModel) -> dict[str, np.ndarray]:
             "give each body an explicit <inertial> (Newton does not know, for one, the compiler's settotalmass)"
         )
     count = m.njnt
-    links = {
+    links: Links = {
         "parent": np.full(count, -1, np.int32),
         "slide": (m.jnt_type == SLIDE).astype(np.int32),
         "inertia_of": np.arange(count, dtype=np.int32),
@@ -64,7 +68,7 @@ def read_links(robot: RobotModel) -> dict[str, np.ndarray]:
     return links | {"frames": frames}
 
 
-def published_inertia_pairing(robot: RobotModel, links: dict[str, np.ndarray]) -> np.ndarray:
+def published_inertia_pairing(robot: RobotModel, links: Links) -> np.ndarray:
     """Whose inertia stands for each link's in the mass matrix of the published simulator.
 
     It numbers ANYmal's legs LF, RF, LH, RH as bodies and RH, LH, RF, LF as joints, and pairs body k with

@@ -7,6 +7,9 @@ as pseudovectors. A network that only ever sees the canonical view of a state tr
 The symmetries of a robot with a free base are found; those of packaged robots with a fixed base are declared.
 """
 
+# MuJoCo is a compiled module without stubs: the checker knows none of its names.
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import copy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,7 @@ class VideoWriter:
         imageio = require("imageio.v2", extra="video")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._part = self.path.with_name(f".{self.path.stem}.part{self.path.suffix}")
+        self._writer: Any  # imageio's; None when it is closed
         if self.path.suffix == ".mp4":
             self._writer = imageio.get_writer(self._part, fps=fps, quality=quality, macro_block_size=2)
         else:

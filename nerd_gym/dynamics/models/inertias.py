@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from nerd_gym.physics.torch.regressor import PER_LINK
-from nerd_gym.robots.links import read_links
+from nerd_gym.robots.links import Links, read_links
 from nerd_gym.robots.model import RobotModel
 
 
@@ -21,7 +21,7 @@ class Inertias:
     rank: int | None = None  # how many combinations of them the data determined
     residual: float | None = None  # rms of the velocity error one frame ahead, over the rms of the velocity change
 
-    def links(self) -> dict[str, np.ndarray]:
+    def links(self) -> Links:
         """In the form of :func:`nerd_gym.robots.links.read_links`, with nothing of the MJCF's own inertias."""
         links = read_links(self.robot)
         n = len(links["parent"])

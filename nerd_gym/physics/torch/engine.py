@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nerd_gym.robots.links import Links
 from nerd_gym.robots.model import RobotModel
 
 JointLaw = Callable[[Tensor, Tensor], Tensor]  # q, qd [B, nj] -> forces [B, nj]
@@ -30,7 +31,7 @@ class Pose(NamedTuple):
 class Articulated:
     """Links as :func:`nerd_gym.robots.links.read_links` gives them, with the inertias they carry."""
 
-    def __init__(self, robot: RobotModel, links: dict[str, np.ndarray], dtype: torch.dtype = torch.float64):
+    def __init__(self, robot: RobotModel, links: Links, dtype: torch.dtype = torch.float64):
         def tensor(x) -> Tensor:
             return torch.as_tensor(np.asarray(x)).to(dtype)
 
@@ -144,6 +145,8 @@ class Articulated:
             H, bias = self.mass_and_bias(pose, qd)
             pull = force + self.joint_force(q, qd) - bias
             if contact_law is not None:
+                if ground is None:
+                    raise ValueError("a contact law was given without a ground")
                 pull = pull + self.contact_force(pose, qd, ground, contact_law)
             if joint_law is not None:
                 pull = pull + joint_law(q, qd)

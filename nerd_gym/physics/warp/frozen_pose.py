@@ -73,7 +73,7 @@ def shape_of(tree: Tree) -> Shape:
     return Shape(tuple(int(parent) for parent in tree.parent.numpy()), len(tree.contact_link))
 
 
-def make_dof_paths(shape: Shape, device: wp.context.Device) -> DofPaths:
+def make_dof_paths(shape: Shape, device: wp.Device) -> DofPaths:
     """As Warp arrays."""
     paths = DofPaths()
     lists = shape.paths()

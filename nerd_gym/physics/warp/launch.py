@@ -7,6 +7,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
 import torch
@@ -77,10 +78,11 @@ class Slices:
         """
         device = wp.device_from_torch(self._device)
         load_with_notice(kernel, device)
-        return [
+        launches = [
             wp.launch(kernel, dim=-(-(end - start) // width), inputs=[*inputs, start], device=device, record_cmd=True)
             for start, end in pairwise(self._edges)
         ]
+        return cast("list[wp.Launch]", launches)  # nothing but these is returned with record_cmd
 
     def run(self, launches: list[wp.Launch]) -> None:
         """All slices of a kernel."""
@@ -93,7 +95,7 @@ class Slices:
             for launch in queue:  # taking the next from a list's iterator is atomic
                 launch.launch()
 
-        others = [self._pool.submit(work) for _ in range(self._helpers)]
+        others = [self._pool.submit(work) for _ in range(self._helpers)] if self._pool else []
         work()
         for other in others:
             other.result()
@@ -104,7 +106,7 @@ class Slices:
             self._pool.shutdown()
 
 
-def filled(struct, values: dict[str, tuple], device: wp.context.Device):
+def filled(struct, values: dict[str, tuple], device: wp.Device):
     """A Warp struct with arrays made of (values, dtype)."""
     for name, (value, dtype) in values.items():
         array = np.ascontiguousarray(value, np.int32 if dtype is wp.int32 else np.float32)
@@ -114,7 +116,7 @@ def filled(struct, values: dict[str, tuple], device: wp.context.Device):
     return struct
 
 
-def load_with_notice(kernel: wp.Kernel, device: wp.context.Device) -> None:
+def load_with_notice(kernel: wp.Kernel, device: wp.Device) -> None:
     """Load a kernel; if it must be compiled, say so and show the time that passes."""
     done = threading.Event()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import warp as wp
 
+from nerd_gym.robots.links import Links
 from nerd_gym.robots.model import RobotModel
 
 from .launch import filled
@@ -63,7 +64,7 @@ class Networks:
     torque: wp.array(dtype=wp.float32)
 
 
-def make_tree(links: dict[str, np.ndarray], robot: RobotModel, device: wp.context.Device) -> Tree:
+def make_tree(links: Links, robot: RobotModel, device: wp.Device) -> Tree:
     """Put the links, the joints' springs and limits, and the contact candidates into Warp arrays."""
     m = robot.mj_model
     first = int(robot.free_base)
