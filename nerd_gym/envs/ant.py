@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.rotations import quat_rotate
 
 from .random import EnvRandom
@@ -40,12 +41,13 @@ class Ant(Task):
 
     robot_name = "ant"
     config_class = AntConfig
+    config: AntConfig
     horizon = 500
     action_size = 8
     obs_size = 28
     gain = 400.0  # N m
 
-    def __init__(self, robot, config, device="cpu"):
+    def __init__(self, robot: RobotModel, config: AntConfig, device: torch.device | str = "cpu"):
         super().__init__(robot, config, device)
         self._start = self.tensor([0, 0, 1])
         self._start_spread = self.tensor([0.2, 0.2, 0.1])

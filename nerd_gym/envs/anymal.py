@@ -8,6 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from nerd_gym.robots.model import RobotModel
+
 from .random import EnvRandom
 from .task import State, Task, TaskConfig, total
 
@@ -46,12 +48,13 @@ class Anymal(Task):
 
     robot_name = "anymal"
     config_class = AnymalConfig
+    config: AnymalConfig
     horizon = 1000
     action_size = 12
     obs_size = 37
     stiffness, damping, action_scale = 85.0, 2.0, 0.5
 
-    def __init__(self, robot, config, device="cpu"):
+    def __init__(self, robot: RobotModel, config: AnymalConfig, device: torch.device | str = "cpu"):
         super().__init__(robot, config, device)
         self._pose = self.tensor(DEFAULT_POSE)
         self._gain = self.tensor(TORQUE_GAIN)

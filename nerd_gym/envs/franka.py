@@ -8,6 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from nerd_gym.robots.model import RobotModel
+
 from .random import EnvRandom
 from .task import State, Task, TaskConfig, total
 
@@ -44,12 +46,13 @@ class Franka(Task):
 
     robot_name = "franka"
     config_class = FrankaConfig
+    config: FrankaConfig
     horizon = 128
     action_size = 7
     goal_size = 3
     reach_per_action = 0.03125  # rad
 
-    def __init__(self, robot, config, device="cpu"):
+    def __init__(self, robot: RobotModel, config: FrankaConfig, device: torch.device | str = "cpu"):
         super().__init__(robot, config, device)
         self.frames = 2 if config.control == "position" else 1
         self.obs_size = 20 if config.velocity else 13

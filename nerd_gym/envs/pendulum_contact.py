@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.rotations import wrap_angle
 
 from .random import EnvRandom
@@ -53,12 +54,13 @@ class PendulumContact(Task):
 
     robot_name = "pendulum_contact"
     config_class = PendulumContactConfig
+    config: PendulumContactConfig
     horizon = 300
     action_size = 2
     obs_size = 4
     gain = 1500.0  # N m
 
-    def __init__(self, robot, config, device="cpu"):
+    def __init__(self, robot: RobotModel, config: PendulumContactConfig, device: torch.device | str = "cpu"):
         super().__init__(robot, config, device)
         self._plane = None if _is_random(config.ground) else tuple(map(self.tensor, _plane(config.ground)))
 
@@ -111,8 +113,8 @@ def _is_random(ground: Any) -> bool:
 
 
 def _plane(ground: Any) -> tuple[Any, Any]:
-    if isinstance(ground, Integral) and not isinstance(ground, bool) and 0 <= ground < len(GROUNDS):
-        return GROUNDS[ground]
+    if isinstance(ground, Integral) and not isinstance(ground, bool) and 0 <= int(ground) < len(GROUNDS):
+        return GROUNDS[int(ground)]
     if isinstance(ground, (tuple, list)) and len(ground) == 2:
         point, normal = (torch.as_tensor(x, dtype=torch.float64).flatten() for x in ground)
         length = normal.norm()

@@ -1,5 +1,8 @@
 """Pictures of any backend: MuJoCo draws the robot from q, so that frames are comparable."""
 
+# MuJoCo is a compiled module without stubs: the checker knows none of its names.
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import os
@@ -50,6 +53,15 @@ class Renderer:
         `ghost_q` [nq] is drawn over it in orange.
         """
         self._take(env, row)
+        gl = self._context()
+        gl.update_scene(self._data, self._camera)
+        if colour is not None:
+            _paint(gl.scene, 0, (*colour, 1.0))
+        if ghost_q is not None:
+            self._add_ghost(gl.scene, ghost_q)
+        return gl.render()
+
+    def _context(self) -> mujoco.Renderer:
         if self._gl is None:
             try:
                 self._gl = mujoco.Renderer(self.model, *self._size)
@@ -58,12 +70,7 @@ class Renderer:
                     "MuJoCo could not open a graphics context. Without a screen, install EGL "
                     "(Debian: libegl1) and set MUJOCO_GL=egl before mujoco is imported."
                 ) from error
-        self._gl.update_scene(self._data, self._camera)
-        if colour is not None:
-            self._paint(0, (*colour, 1.0))
-        if ghost_q is not None:
-            self._add_ghost(ghost_q)
-        return self._gl.render()
+        return self._gl
 
     def show(self, env: NerdVectorEnv, row: int = 0) -> None:
         """Row `row` in a window."""
@@ -113,10 +120,9 @@ class Renderer:
             span = np.linalg.norm(points - data.xanchor[0], axis=1, keepdims=True) + reach
             self._camera.distance = 1.7 * float(span.max())
 
-    def _add_ghost(self, q: np.ndarray) -> None:
+    def _add_ghost(self, scene: mujoco.MjvScene, q: np.ndarray) -> None:
         self._ghost.qpos[:] = q
         mujoco.mj_forward(self.model, self._ghost)
-        scene = self._gl.scene
         first = scene.ngeom
         mujoco.mjv_addGeoms(
             self.model,
@@ -126,14 +132,15 @@ class Renderer:
             int(mujoco.mjtCatBit.mjCAT_DYNAMIC),
             scene,
         )
-        self._paint(first, (*GHOST_COLOUR, 0.55))
+        _paint(scene, first, (*GHOST_COLOUR, 0.55))
 
-    def _paint(self, first: int, rgba: tuple[float, ...]) -> None:
-        """The robot's geoms of the scene, from number `first` on, in one colour."""
-        for geom in self._gl.scene.geoms[first : self._gl.scene.ngeom]:
-            if geom.category == mujoco.mjtCatBit.mjCAT_DYNAMIC:
-                geom.matid = -1
-                geom.rgba[:] = rgba
+
+def _paint(scene: mujoco.MjvScene, first: int, rgba: tuple[float, ...]) -> None:
+    """The robot's geoms of the scene, from number `first` on, in one colour."""
+    for geom in scene.geoms[first : scene.ngeom]:
+        if geom.category == mujoco.mjtCatBit.mjCAT_DYNAMIC:
+            geom.matid = -1
+            geom.rgba[:] = rgba
 
 
 def overlay(env: NerdVectorEnv, ghost_q: Tensor, rows: int, text: str) -> np.ndarray:

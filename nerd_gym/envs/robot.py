@@ -40,8 +40,9 @@ class RobotConfig(TaskConfig):
     def __post_init__(self):
         for name in ("action_scale", "stiffness", "damping", "speed", "turn"):
             value = getattr(self, name)
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not (value is None and name == "action_scale") and not (number and 0 < value < math.inf):
+            if value is None and name == "action_scale":
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
                 raise ValueError(f"{name} is {value!r}; it must be a number above 0")
         if isinstance(self.mjcf, Path):  # as text it stands whole in a policy's facts
             object.__setattr__(self, "mjcf", str(self.mjcf))
@@ -86,6 +87,7 @@ class Robot(Task):
     """
 
     config_class = RobotConfig
+    config: RobotConfig
     horizon = 1000
 
     @classmethod

@@ -97,6 +97,8 @@ class Task(ABC):
     @classmethod
     def robot_of(cls, config: TaskConfig) -> RobotModel:
         """The robot that these options ask for: here the packaged one, whatever they are."""
+        if cls.robot_name is None:
+            raise TypeError(f"{cls.__name__} names no packaged robot and does not say which robot its options ask for")
         return RobotModel.named(cls.robot_name)
 
     @classmethod

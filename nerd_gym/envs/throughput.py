@@ -14,13 +14,15 @@ from nerd_gym.registration import PACKAGED, env_spec
 from nerd_gym.utils.progress import progress
 from nerd_gym.utils.timing import Subject, time_interleaved
 
+from .factory import native
+
 
 def env_subject(env_id: str, backend: str, num_envs: int, threads: int | None = None, **options: Any) -> Subject:
     """One of our environments under random actions, with autoreset."""
     options |= {} if threads is None else {"threads": threads}
-    env = gymnasium.make_vec(env_id, num_envs=num_envs, backend=backend, array="torch", **options).unwrapped
+    env = native(gymnasium.make_vec(env_id, num_envs=num_envs, backend=backend, array="torch", **options))
     generator = torch.Generator().manual_seed(0)
-    actions = cycle([2 * torch.rand(env.action_space.shape, generator=generator) - 1 for _ in range(16)])
+    actions = cycle([2 * torch.rand(num_envs, env.task.action_size, generator=generator) - 1 for _ in range(16)])
     env.reset(seed=0)
 
     def step() -> None:

@@ -103,7 +103,7 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         # What the task sees: pass it to the task's functions to ask for an observation, a reward or joint forces.
         self.state = State(self.backend, torch.zeros(self.num_envs, self.task.goal_size, device=self.device))
         self._renderer = None
-        nothing = torch.zeros(self.action_space.shape, device=self.device)
+        nothing = torch.zeros(self.num_envs, self.task.action_size, device=self.device)
         force = torch.zeros(self.num_envs, robot.nj, device=self.device)
         self.reward_terms = tuple(self.task.reward(self.state, nothing, force)[1])
 
@@ -119,16 +119,17 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         mask = self._reset_mask(options)
         first = seed if isinstance(seed, (int, np.integer)) or seed is None else None
         super().reset(seed=first, options=options)
-        self._take_seed(seed, mask)
-        self._start_episodes(mask)
+        self._start_episodes(mask, self._take_seed(seed, mask))
         if state := (options or {}).get("state"):
-            self.backend.reset(mask, *(torch.as_tensor(x, dtype=torch.float32, device=self.device) for x in state))
+            q, qd = (torch.as_tensor(x, dtype=torch.float32, device=self.device) for x in state)
+            self.backend.reset(mask, q, qd)
         info = {"diverged": torch.zeros_like(mask)}
         return self._out(self.task.observe(self.state)), self._out(info)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """One action for every row, [N, action_size]."""
-        if self._seeds is None:
+        seeds = self._seeds
+        if seeds is None:
             raise gymnasium.error.ResetNeeded("step() was called before the first reset()")
         task, backend, state = self.task, self.backend, self.state
         action = self._in(actions)
@@ -156,7 +157,7 @@ class NerdVectorEnv(VectorEnv, EzPickle):
             final = {"diverged": diverged.clone(), "steps": self._steps.clone()}
             info |= {"final_obs": obs, "_final_obs": done, "final_info": final, "_final_info": done.clone()}
             if backend.may_hold(done):
-                self._start_episodes(done)
+                self._start_episodes(done, seeds)
                 obs = torch.where(done[:, None], task.observe(state), obs)
             else:
                 obs = obs.clone()
@@ -226,33 +227,34 @@ class NerdVectorEnv(VectorEnv, EzPickle):
 
     # Within.
 
-    def _start_episodes(self, mask: Tensor) -> None:
+    def _start_episodes(self, mask: Tensor, seeds: Tensor) -> None:
         task, backend = self.task, self.backend
         self._episodes += mask
         self._steps.masked_fill_(mask, 0)
-        starts = self._starts(mask) if backend.host_checks else draw_starts(task, self._seeds, self._episodes)
-        if task.goal_size:
+        starts = self._starts(mask, seeds) if backend.host_checks else draw_starts(task, seeds, self._episodes)
+        if starts.goal is not None:
             self.state.goal = torch.where(mask[:, None], starts.goal, self.state.goal)
         backend.reset(mask, starts.q, starts.qd, starts.ground)
 
     @torch.inference_mode(False)  # or nobody could write to them outside that mode later
-    def _starts(self, mask: Tensor) -> Starts:
+    def _starts(self, mask: Tensor, seeds: Tensor) -> Starts:
         """Where the masked rows start their episodes.
 
         Most often few rows start anew, and drawing for one costs as much as for all. So the next start of every row is
         drawn ahead, again for all rows that need one as soon as a row has none; where it costs nothing to ask.
         """
         if self._ahead is None:
-            self._ahead = draw_starts(self.task, self._seeds, self._episodes + ~mask)
+            self._ahead = draw_starts(self.task, seeds, self._episodes + ~mask)
         elif bool((mask & (self._ahead.episode != self._episodes)).any()):
             due = self._episodes + ~mask
             rows = (self._ahead.episode != due).nonzero().squeeze(1)
-            self._ahead.put(rows, draw_starts(self.task, self._seeds[rows], due[rows]))
+            self._ahead.put(rows, draw_starts(self.task, seeds[rows], due[rows]))
         return self._ahead
 
-    def _take_seed(self, seed: int | Sequence[int] | None, mask: Tensor) -> None:
+    def _take_seed(self, seed: int | Sequence[int] | None, mask: Tensor) -> Tensor:
+        """The seeds [N] of the rows, those of the mask from now on by `seed` if one is given."""
         if seed is None and self._seeds is not None:
-            return
+            return self._seeds
         if seed is None:
             seed = int(self.np_random.integers(2**31))
         if isinstance(seed, (int, np.integer)):
@@ -263,9 +265,10 @@ class NerdVectorEnv(VectorEnv, EzPickle):
             drawn = self.np_random.integers(2**31, size=self.num_envs)
             seeds = torch.tensor([int(drawn[i]) if s is None else int(s) for i, s in enumerate(seed)])
         seeds = seeds.to(self.device)
-        self._seeds = seeds if self._seeds is None else torch.where(mask, seeds, self._seeds)
+        self._seeds = seeds = seeds if self._seeds is None else torch.where(mask, seeds, self._seeds)
         self._episodes.masked_fill_(mask, -1)
         self._ahead = None
+        return seeds
 
     def _reset_mask(self, options: dict[str, Any] | None) -> Tensor:
         mask = (options or {}).get("reset_mask")
@@ -306,8 +309,10 @@ class Starts:
     def put(self, rows: Tensor, new: Starts) -> None:
         """Take over the starts of some rows [K]."""
         pairs = [(self.episode, new.episode), (self.q, new.q), (self.qd, new.qd)]
-        pairs += [(self.goal, new.goal)] if self.goal is not None else []
-        pairs += zip(self.ground, new.ground, strict=True) if self.ground is not None else []
+        if self.goal is not None and new.goal is not None:
+            pairs.append((self.goal, new.goal))
+        if self.ground is not None and new.ground is not None:
+            pairs += zip(self.ground, new.ground, strict=True)
         for old, value in pairs:
             old.index_copy_(0, rows, value)
 

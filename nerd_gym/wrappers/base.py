@@ -8,19 +8,18 @@ from typing import Any
 from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor
 
+from nerd_gym.envs.factory import native
 from nerd_gym.envs.vector import NerdVectorEnv
 
 
 def torch_env(env: VectorEnv) -> NerdVectorEnv:
     """The native environment under `env`, which must return torch tensors and reset by itself."""
-    native = env.unwrapped
-    if not isinstance(native, NerdVectorEnv):
-        raise TypeError(f"{type(native).__name__} is not a nerd_gym vector environment; gymnasium.make_vec makes one")
-    if native.array != "torch":
-        raise ValueError(f"this environment has array={native.array!r}; RL libraries need array='torch'")
-    if native.autoreset_mode is not AutoresetMode.SAME_STEP:
+    found = native(env)
+    if found.array != "torch":
+        raise ValueError(f"this environment has array={found.array!r}; RL libraries need array='torch'")
+    if found.autoreset_mode is not AutoresetMode.SAME_STEP:
         raise ValueError("this environment has autoreset_mode DISABLED; RL libraries need SAME_STEP")
-    return native
+    return found
 
 
 def time_outs(terminated: Tensor, truncated: Tensor) -> Tensor:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import VectorWrapper
+from gymnasium.vector import VectorEnv, VectorWrapper
 
-from nerd_gym.envs.vector import NerdVectorEnv
+from nerd_gym.envs.factory import native
 from nerd_gym.utils.video import VideoWriter
 
 
@@ -18,13 +18,12 @@ class RecordVideo(VectorWrapper):
     The file appears when it is whole: a run that is cut leaves none behind.
     """
 
-    def __init__(self, env: NerdVectorEnv, path: str | Path, row: int = 0):
+    def __init__(self, env: VectorEnv, path: str | Path, row: int = 0):
         super().__init__(env)
-        native = env.unwrapped
-        if not 0 <= row < native.num_envs:
-            raise ValueError(f"row is {row}; this environment has rows 0 to {native.num_envs - 1}")
-        self._row = row
-        self._writer = VideoWriter(path, native.metadata["render_fps"])
+        if not 0 <= row < env.num_envs:
+            raise ValueError(f"row is {row}; this environment has rows 0 to {env.num_envs - 1}")
+        self._row, self._native = row, native(env)
+        self._writer = VideoWriter(path, self._native.metadata["render_fps"])
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         result = self.env.reset(seed=seed, options=options)
@@ -41,5 +40,4 @@ class RecordVideo(VectorWrapper):
         self.env.close(**kwargs)
 
     def _frame(self) -> np.ndarray:
-        native = self.env.unwrapped
-        return native.renderer.frame(native, self._row)
+        return self._native.renderer.frame(self._native, self._row)

@@ -6,7 +6,7 @@ It is Y up with the quaternion's w last, and orders ANYmal's legs RH, LH, RF, LF
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
@@ -14,6 +14,7 @@ import torch
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
+from nerd_gym.envs.factory import native
 from nerd_gym.envs.single import NerdEnv
 from nerd_gym.envs.vector import NerdVectorEnv
 
@@ -58,9 +59,9 @@ class ReferenceLayout:
 class ReferenceObservation(VectorWrapper):
     """A vector environment in the published layout; final observations too."""
 
-    def __init__(self, env: NerdVectorEnv):
+    def __init__(self, env: VectorEnv):
         super().__init__(env)
-        self.layout = ReferenceLayout(env.unwrapped)
+        self.layout = ReferenceLayout(native(env))
         size = len(self.layout.matrix)
         self.single_observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32)
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
@@ -88,19 +89,19 @@ class SingleReferenceObservation(gymnasium.Wrapper):
 
     def __init__(self, env: gymnasium.Env):
         super().__init__(env)
-        native = env.unwrapped
-        if not isinstance(native, NerdEnv):
-            raise TypeError(f"{type(native).__name__} is not a nerd_gym environment")
-        self.layout = ReferenceLayout(native.batch)
+        found = env.unwrapped
+        if not isinstance(found, NerdEnv):
+            raise TypeError(f"{type(found).__name__} is not a nerd_gym environment")
+        self.layout = ReferenceLayout(found.batch)
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (len(self.layout.matrix),), np.float32)
 
     def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict[str, Any]]:
         obs, info = self.env.reset(**kwargs)
         return self.layout.observation(obs), info
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        obs, *rest = self.env.step(self.layout.action(np.asarray(action)))
-        return self.layout.observation(obs), *rest
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, SupportsFloat, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, truncated, info = self.env.step(self.layout.action(np.asarray(action)))
+        return self.layout.observation(obs), reward, terminated, truncated, info
 
 
 def _block_diagonal(*blocks: np.ndarray) -> np.ndarray:

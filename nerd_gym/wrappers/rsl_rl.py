@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from gymnasium.vector import VectorEnv
@@ -14,7 +14,10 @@ from nerd_gym.utils.optional import require
 from .base import StepMeans, mean_names, time_outs, torch_env
 
 VecEnv = require("rsl_rl.env", extra="rsl-rl").VecEnv
-TensorDict = require("tensordict", extra="rsl-rl").TensorDict
+if TYPE_CHECKING:
+    from tensordict import TensorDict
+else:
+    TensorDict = require("tensordict", extra="rsl-rl").TensorDict
 
 NO_HORIZON = 2**31 - 1
 
@@ -31,7 +34,7 @@ class RslRlVecEnv(VecEnv):
         self.env = env
         self.native = native = torch_env(env)
         self.num_envs = env.num_envs
-        self.num_actions = env.single_action_space.shape[0]
+        self.num_actions = native.task.action_size
         self.max_episode_length = NO_HORIZON if native.horizon is None else native.horizon
         self.device = native.device
         self.cfg = {"robot": native.task.robot.name, "backend": native.backend.name, **asdict(native.task.config)}

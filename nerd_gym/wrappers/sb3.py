@@ -59,7 +59,7 @@ class Sb3VecEnv(VecEnv):
     def close(self) -> None:
         self.env.close()
 
-    def get_images(self) -> Sequence[np.ndarray]:
+    def get_images(self) -> Sequence[Any] | None:
         return self.env.render()
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:

@@ -71,4 +71,5 @@ class FinalObservations:
     """
 
     def record_transition(self, *, next_observations: Tensor, infos: dict[str, Any], **transition: Any) -> None:
-        super().record_transition(next_observations=infos["final_obs"], infos=infos, **transition)
+        agent: Any = super()  # the class that this one is put before
+        agent.record_transition(next_observations=infos["final_obs"], infos=infos, **transition)

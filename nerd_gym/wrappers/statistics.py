@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from gymnasium.vector import AutoresetMode, VectorWrapper
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
-from nerd_gym.envs.vector import NerdVectorEnv
+from nerd_gym.envs.factory import native
 
 
 class RecordEpisodeStatistics(VectorWrapper):
@@ -16,13 +16,13 @@ class RecordEpisodeStatistics(VectorWrapper):
     Gymnasium's wrapper of this name takes numpy alone; this one keeps torch on its device.
     """
 
-    def __init__(self, env: NerdVectorEnv):
+    def __init__(self, env: VectorEnv):
         super().__init__(env)
-        native = env.unwrapped
-        self._out = native._out
-        self._same_step = native.autoreset_mode is AutoresetMode.SAME_STEP
-        self._return = torch.zeros(native.num_envs, device=native.device)
-        self._length = torch.zeros(native.num_envs, dtype=torch.int64, device=native.device)
+        self._native = found = native(env)
+        self._out = found._out
+        self._same_step = found.autoreset_mode is AutoresetMode.SAME_STEP
+        self._return = torch.zeros(found.num_envs, device=found.device)
+        self._length = torch.zeros(found.num_envs, dtype=torch.int64, device=found.device)
 
     @property
     def running(self) -> dict[str, torch.Tensor]:
@@ -31,7 +31,7 @@ class RecordEpisodeStatistics(VectorWrapper):
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         obs, info = self.env.reset(seed=seed, options=options)
-        mask = self.env.unwrapped._reset_mask(options)
+        mask = self._native._reset_mask(options)
         self._return.masked_fill_(mask, 0)
         self._length.masked_fill_(mask, 0)
         return obs, info
