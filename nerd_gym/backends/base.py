@@ -188,6 +188,13 @@ class Backend(ABC):
             self._sites[name] = self.kinematics.site(name)
         return self.cached(f"site {name}", lambda: self.kinematics.points(self.poses, self._sites[name])[:, 0])
 
+    @property
+    def last_frame(self) -> FrameInput:
+        """Where the last step started, what ``last`` is as soon as there was a step."""
+        if self.last is None:
+            raise RuntimeError(f"{self.name} has not made a step yet")
+        return self.last
+
     def snapshot(self) -> dict[str, Any]:
         """The full state, for :meth:`restore`."""
         fields = ("q", "qd", "healthy", "ground_point", "ground_normal")

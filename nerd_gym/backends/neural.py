@@ -76,7 +76,8 @@ class NeuralBackend(Backend):
             self.any_unhealthy = True
 
     def _advance(self, joint_force: Tensor) -> None:
-        before = Motion(self.last.q, self.last.qd)
+        q, qd, _ = self.last_frame
+        before = Motion(q, qd)
         self._contacts_before = self._find_contacts(before.q, self.ground_point, self.ground_normal)
         q, qd = self.model.predict(before, joint_force, self._contacts_before, self.history)
         self._network_inputs = self.model.last_network_inputs()
@@ -94,13 +95,10 @@ class NeuralBackend(Backend):
         return contacts
 
     def info(self) -> dict[str, Tensor]:
-        if self.last is None:
+        last, contacts = self.last, self._contacts_before
+        if last is None or contacts is None:  # there was no step yet
             return {"model_trust": torch.ones(self.num_envs, device=self.device)}
-        return {
-            "model_trust": self.cached(
-                "trust", lambda: self.trust(*self.last, self._contacts_before, self._network_inputs)
-            )
-        }
+        return {"model_trust": self.cached("trust", lambda: self.trust(*last, contacts, self._network_inputs))}
 
     @classmethod
     def simulates(cls, robot: RobotModel) -> bool:
