@@ -16,6 +16,12 @@ STILL = 1e-5  # the square of the gate when nothing happens
 class Normaliser(nn.Module):
     """Mean and spread of inputs and targets, and how large a target may be."""
 
+    input_mean: Tensor
+    input_std: Tensor
+    output_mean: Tensor
+    output_std: Tensor
+    output_limit: Tensor
+
     def __init__(self, inputs: int, outputs: int):
         super().__init__()
         for name, size in (("input", inputs), ("output", outputs)):

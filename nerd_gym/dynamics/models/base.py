@@ -81,7 +81,7 @@ class DynamicsModel(ABC):
         return None
 
     def last_network_inputs(self) -> Tensor | None:
-        """What :meth:`seen` gives, of the last prediction."""
+        """What :meth:`network_inputs` gives, of the last prediction."""
         return None
 
     def distances(self, q: Tensor, ground_point: Tensor, ground_normal: Tensor) -> Tensor | None:
@@ -105,4 +105,8 @@ def open_model(
 ) -> tuple[DynamicsModel, dict[str, Tensor]]:
     """A model from its file, ready to predict, and all tensors of the file."""
     tensors, facts = load_model(path, robot)
-    return kind_of(facts["kind"])(robot, tensors, facts, device, threads), tensors
+    cls = kind_of(facts["kind"])
+    try:
+        return cls(robot, tensors, facts, device, threads), tensors
+    except (KeyError, RuntimeError, IndexError, TypeError) as error:  # of tensors that are missing or do not fit
+        raise ValueError(f"{Path(path).name} is not a whole {facts['kind']} model of {robot.name}: {error}") from error

@@ -8,9 +8,20 @@ from typing import Any
 from torch import Tensor
 
 from nerd_gym.robots.model import RobotModel
-from nerd_gym.utils.files import load_tensors, save_tensors
+from nerd_gym.utils.files import check_facts, check_numbers, load_tensors, save_tensors
 
 PRETRAINED = Path(__file__).parent.parent / "pretrained"
+NEEDED = {"kind": (str,), "robot": (str,), "robot_hash": (str,), "frame_dt": (float, int), "teacher": (str,)}
+KNOWN = {
+    "network": (dict,),
+    "substeps": (int,),
+    "looks": (int,),
+    "pose_updates": (int,),
+    "trust": (dict,),
+    "r2": (dict,),
+}
+MAY_BE_INFINITE = ("_range", "output_limit")  # of a base that may walk anywhere; of a network without a limit
+LARGEST_SIZE = 4096
 DEFAULT_TEACHER = "warp"  # of the packaged model that is taken if none is named
 
 
@@ -36,6 +47,15 @@ def load_model(path: str | Path, robot: RobotModel) -> tuple[dict[str, Tensor], 
     if not path.is_file():
         raise FileNotFoundError(f"no model at {path}")
     tensors, facts = load_tensors(path)
+    check_facts(path.name, facts, NEEDED)
+    check_facts(path.name, facts, KNOWN, needed=False)
+    check_numbers(path.name, tensors, MAY_BE_INFINITE)
+    for size, value in facts.get("network", {}).items():
+        if type(value) is not int or not 1 <= value <= LARGEST_SIZE:
+            raise ValueError(f"{path.name} has a network of {size} = {value!r}; valid: 1 to {LARGEST_SIZE}")
+    for name in ("substeps", "pose_updates"):
+        if name in facts and not 1 <= facts[name] <= LARGEST_SIZE:
+            raise ValueError(f"{path.name} has {name} = {facts[name]!r}; valid: 1 to {LARGEST_SIZE}")
     if facts.get("robot_hash") != robot.hash:
         raise ValueError(
             f"{path.name} was learned from robot {facts.get('robot')!r} ({facts.get('robot_hash')}); "

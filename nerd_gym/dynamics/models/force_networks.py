@@ -22,6 +22,7 @@ class ContactForceNet(nn.Module):
     """
 
     inputs = 6
+    scales: Tensor
 
     def __init__(
         self, width: int = 32, depth: float = 0.05, speed: float = 2.0, slow: float = 0.05, force: float = 1e3
@@ -67,6 +68,11 @@ class JointForceNet(nn.Module):
 
     A rate is seen twice, as it is and as little more than its sign: friction is steep where a joint turns back.
     """
+
+    rate: Tensor
+    force: Tensor
+    slide: Tensor
+    zero: Tensor
 
     def __init__(self, robot: RobotModel, width: int = 32, rate: Tensor | None = None, force: Tensor | None = None):
         super().__init__()

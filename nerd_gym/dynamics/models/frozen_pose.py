@@ -64,4 +64,5 @@ class FrozenPosePrior:
             state = [*map(wp.from_torch, given[:3]), *(wp.from_torch(x, dtype=wp.vec3) for x in given[3:])]
             slices.run(self.record(slices, state, [*map(wp.from_torch, out)]))
             slices.close()
-        return tuple(out)
+        step, change, ahead = out
+        return step, change, ahead

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import torch
 import warp as wp
@@ -22,13 +24,16 @@ from nerd_gym.robots.contacts import Contacts
 from nerd_gym.robots.state import Motion
 from nerd_gym.utils.warp import init_warp
 
-from .network_model import NetworkModel
+from .networks import Mlp
+
+if TYPE_CHECKING:
+    from .mlp import MlpModel
 
 
 class FusedStep:
     """What :meth:`MlpModel.predict` does. Weights and normaliser are used where they are, so that both may change."""
 
-    def __init__(self, model: NetworkModel, shown: Shown):
+    def __init__(self, model: MlpModel, shown: Shown):
         init_warp()
         self._model = model
         self.sizes = sizes_of(model, shown)
@@ -61,6 +66,8 @@ class FusedStep:
 
     def last_inputs(self) -> Tensor:
         """[N, D], normalised, of the last batch that was encoded."""
+        if self._buffers is None:
+            raise RuntimeError("no batch was encoded yet")
         return self._buffers.inputs.clone()
 
     def distances(self, q: Tensor, ground_point: Tensor, ground_normal: Tensor) -> Tensor:
@@ -89,7 +96,7 @@ class FusedStep:
 class StepBuffers:
     """The tensors of N rows that kernels and network work on, and the kernels' launches."""
 
-    def __init__(self, model: NetworkModel, sizes: Sizes, constants: list, functional: wp.array, rows: int):
+    def __init__(self, model: MlpModel, sizes: Sizes, constants: list, functional: wp.array, rows: int):
         robot, device = model.robot, model.device
 
         def empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -112,8 +119,8 @@ class StepBuffers:
         q, qd, force, inputs, outputs, element, gate, distances, step, change, ahead = arrays
         ground = [wp.from_torch(x, dtype=wp.vec3) for x in (self.point, self.normal)]
         encoded = [q, qd, force, *ground, *constants, functional, change, ahead, inputs, element, gate, distances]
-        self.prior = None
-        if sizes.has_prior:
+        self.prior: list[wp.Launch] | None = None
+        if model.prior is not None:
             self.prior = model.prior.record(self.slices, [q, qd, force, *ground], [step, change, ahead])
         self.encode = self.slices.record(encode_kernel(sizes), encoded)
         self.contact_distance = self.slices.record(
@@ -123,20 +130,20 @@ class StepBuffers:
         self.advance = self.slices.record(advance_kernel(sizes), moved)
 
 
-def linear_layers(module: nn.Module) -> list[nn.Linear]:
-    """Of an `Mlp`, in order."""
+def linear_layers(module: Mlp) -> list[nn.Linear]:
+    """In order."""
     return [layer for layer in module if isinstance(layer, nn.Linear)]
 
 
-def run_network(module: nn.Module, inputs: Tensor, hidden: list[Tensor], outputs: Tensor) -> None:
-    """An `Mlp` without a tensor made on the way."""
+def run_network(module: Mlp, inputs: Tensor, hidden: list[Tensor], outputs: Tensor) -> None:
+    """The network without a tensor made on the way."""
     x = inputs
     for layer, out in zip(linear_layers(module), [*hidden, outputs], strict=True):
         torch.addmm(layer.bias, x, layer.weight.t(), out=out)
         x = out if out is outputs else nn.functional.silu(out, inplace=True)
 
 
-def sizes_of(model: NetworkModel, shown: Shown) -> Sizes:
+def sizes_of(model: MlpModel, shown: Shown) -> Sizes:
     """What the kernels of a model are made for."""
     robot = model.robot
     return Sizes(
@@ -157,8 +164,8 @@ def sizes_of(model: NetworkModel, shown: Shown) -> Sizes:
     )
 
 
-def make_body(model: NetworkModel, shown: Shown) -> Body:
-    """The robot's frames, candidates and limits as Warp arrays."""
+def make_body(model: MlpModel, shown: Shown) -> Any:
+    """The robot's frames, candidates and limits as Warp arrays, in a Body."""
     robot, kinematics, candidates = model.robot, model.kinematics, model.robot.candidates
     slot = np.full(len(candidates.radius), -1)
     slot[shown.distinct] = np.arange(len(shown.distinct))

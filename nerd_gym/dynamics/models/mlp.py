@@ -7,11 +7,11 @@ in free fall; :meth:`MlpModel.output_gate` makes it small there, so that a robot
 from __future__ import annotations
 
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nerd_gym.dynamics.features.canonical import Canonical, View
 from nerd_gym.dynamics.features.contacts import ContactMotion, PointMotion, invariant_features, near_features
@@ -27,6 +27,9 @@ from .base import History
 from .fused_step import FusedStep
 from .network_model import NetworkModel
 from .networks import Mlp
+
+if TYPE_CHECKING:
+    from .frozen_pose import FrozenPosePrior
 
 RESIDUAL_WEIGHT = 0.3  # of the position's residual beside the change of velocity
 BASE_WEIGHT = 2.0  # of a free base's linear velocity, which is the hardest to learn and what most rewards are about
@@ -45,7 +48,9 @@ class MlpModel(NetworkModel):
     kind = "mlp"
     default_network = {"width": 256, "depth": 3}
     frames = 1
-    has_prior = False  # whether the network corrects a frozen-pose prior (residual.py)
+    module: Mlp
+    prior: FrozenPosePrior | None = None  # what the network corrects (residual.py)
+    has_prior = False  # whether there is one
 
     def _open(self, tensors: dict[str, Tensor]) -> None:
         super()._open(tensors)
@@ -85,7 +90,7 @@ class MlpModel(NetworkModel):
         roots = [j for j in range(m.njnt) if m.body_weldid[m.body_parentid[m.jnt_bodyid[j]]] == 0]
         return not self.robot.free_base and roots == [0] and m.jnt_stiffness[0] == 0
 
-    def _build(self, inputs: int, outputs: int, sizes: dict[str, int]) -> nn.Module:
+    def _build(self, inputs: int, outputs: int, sizes: dict[str, int]) -> Mlp:
         return Mlp(inputs, outputs, **sizes)
 
     def _output_weight(self) -> Tensor:
@@ -107,7 +112,6 @@ class MlpModel(NetworkModel):
 
     @classmethod
     def new_facts(cls, robot: RobotModel) -> dict[str, Any]:
-        """What a new network of a robot learns and takes; one that is trained further stays as it was made."""
         return {"free_fall_prior": cls.may_fall(robot), "predicted_distance": True}
 
     def output_gate(self, inputs: Tensor) -> Tensor:

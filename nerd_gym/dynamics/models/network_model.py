@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from nerd_gym.dynamics.features.normaliser import Normaliser
 from nerd_gym.dynamics.features.robot_centric import RobotCentric
 from nerd_gym.robots.contacts import ContactFinder, Contacts
 from nerd_gym.robots.kinematics import Kinematics
+from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.state import Motion
 from nerd_gym.utils.files import strip_prefix
 
@@ -30,6 +31,7 @@ class NetworkModel(DynamicsModel):
     """
 
     default_network: ClassVar[dict[str, int]]
+    module: nn.Module
     frames: ClassVar[int]  # frames of a training window
     rows_exact = False  # a matrix product rounds by the size of the batch
     centred = True  # whether the normaliser may move the targets' mean: not where no output means no correction
@@ -63,6 +65,11 @@ class NetworkModel(DynamicsModel):
     @abstractmethod
     def _examples(self, now: Motion, after: Motion, force: Tensor, contacts: Contacts) -> tuple[Tensor, Tensor]:
         """Raw inputs [N, D] and targets [N, 2 nv] of N transitions."""
+
+    @classmethod
+    def new_facts(cls, robot: RobotModel) -> dict[str, Any]:
+        """What a new network of a robot learns and takes; one that is trained further stays as it was made."""
+        return {}
 
     def _output_weight(self) -> Tensor:
         """[O] or a scalar: how much each target counts in the loss."""
@@ -122,7 +129,7 @@ class NetworkModel(DynamicsModel):
             self.normaliser.allow(targets)
 
     def loss(self, batch: dict[str, Tensor]) -> Tensor:
-        """Mean Huber loss of the normalised targets, over what :meth:`_scale` says of each frame."""
+        """Mean Huber loss of the normalised targets, over what :meth:`loss_scale` says of each frame."""
         with torch.no_grad():
             inputs, targets = self.normalised(batch)
             scale, quiet = self.loss_scale(targets), self.output_gate(inputs)

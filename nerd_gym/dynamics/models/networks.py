@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -86,11 +87,14 @@ class CausalTransformer(nn.Module):
     depend on where a window begins: one step with a cache gives what the whole sequence gives.
     """
 
+    _age: Tensor
+
     def __init__(self, inputs: int, outputs: int, layers: int = 6, heads: int = 12, width: int = 192, window: int = 10):
         super().__init__()
         self.heads, self.width, self.window = heads, width, window
         self.embed = nn.Linear(inputs, width, bias=False)
-        self.blocks = nn.ModuleList(Block(width, heads, window) for _ in range(layers))
+        # torch does not tell what is in a ModuleList.
+        self.blocks = cast("Sequence[Block]", nn.ModuleList(Block(width, heads, window) for _ in range(layers)))
         self.norm = nn.LayerNorm(width, bias=False)
         self.head = nn.Sequential(nn.Linear(width, HEAD), nn.ReLU(), nn.Linear(HEAD, outputs))
         self._initialise(layers)
@@ -105,8 +109,9 @@ class CausalTransformer(nn.Module):
                 continue  # norms are one, biases by distance zero
             scale = 0.02 / (2 * layers) ** 0.5 if "project" in name else 0.02
             nn.init.normal_(parameter, std=scale)
-        for layer in (self.head[0], self.head[2]):
-            nn.init.zeros_(layer.bias)
+        for layer in self.head:
+            if isinstance(layer, nn.Linear):
+                nn.init.zeros_(layer.bias)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """[B, T, inputs] -> [B, T, outputs], every token from itself and those before it."""

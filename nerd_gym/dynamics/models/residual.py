@@ -35,6 +35,7 @@ class ResidualModel(MlpModel):
 
     kind = "residual"
     default_network = {"width": 128, "depth": 3}
+    prior: FrozenPosePrior
     has_prior = True
 
     def _open(self, tensors: dict[str, Tensor]) -> None:
@@ -42,7 +43,8 @@ class ResidualModel(MlpModel):
             raise ValueError(f"{self.robot.name} has a fixed base; residual models are for robots with a free one")
         self._own = {name: tensors[name].detach().cpu() for name in ("prior.parameters", "prior.gains")}
         pose_updates = int(self.facts.get("pose_updates", 1))  # files of the first version have one
-        self.prior = FrozenPosePrior(self.robot, *self._own.values(), self.device, self.threads, pose_updates)
+        parameters, gains = self._own["prior.parameters"], self._own["prior.gains"]
+        self.prior = FrozenPosePrior(self.robot, parameters, gains, self.device, self.threads, pose_updates)
         super()._open(tensors)
 
     def encode(

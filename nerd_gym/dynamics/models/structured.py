@@ -49,24 +49,30 @@ class StructuredModel(DynamicsModel):
         contacts = len(robot.candidates.radius) if self.contact_net is not None else 0
         self._kernel = frame_kernel(len(links["parent"]), robot.nv, contacts, robot.free_base, *widths)
         self._constants = [make_tree(links, robot, device), make_params(robot, facts["substeps"]), networks]
-        self._batch: tuple[Tensor, ...] | None = None
-        self._launcher: Launcher | None = None
+        self._running: tuple[tuple[Tensor, ...], Launcher] | None = None  # state and ground of a batch, and its frame
 
     def predict(self, state: Motion, joint_force: Tensor, contacts: Contacts, history: History | None = None) -> Motion:
-        given = (*state, contacts.ground_point, contacts.ground_normal)
-        if self._batch is None or len(self._batch[0]) != len(state.q):
+        given = (state.q, state.qd, contacts.ground_point, contacts.ground_normal)
+        batch, launcher = self._batch_like(given)
+        for mine, theirs in zip(batch, given, strict=True):
+            mine.copy_(theirs)
+        launcher(joint_force)
+        return Motion(batch[0].clone(), batch[1].clone())
+
+    def _batch_like(self, given: tuple[Tensor, Tensor, Tensor, Tensor]) -> tuple[tuple[Tensor, ...], Launcher]:
+        """Tensors of these shapes that stay where they are, and what moves them on by a frame."""
+        if self._running is None or len(self._running[0][0]) != len(given[0]):
             self.close()
             with torch.inference_mode(False):  # or nobody could write to them outside that mode later
-                self._batch = tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in given)
-                self._launcher = Launcher(self._kernel, self._constants, self.robot.nj, *self._batch, self.threads)
-        for mine, theirs in zip(self._batch, given, strict=True):
-            mine.copy_(theirs)
-        self._launcher(joint_force)
-        return Motion(self._batch[0].clone(), self._batch[1].clone())
+                q, qd, point, normal = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in given)
+                launcher = Launcher(self._kernel, self._constants, self.robot.nj, q, qd, point, normal, self.threads)
+            self._running = (q, qd, point, normal), launcher
+        return self._running
 
     def close(self) -> None:
-        if self._launcher is not None:
-            self._launcher.close()
+        if self._running is not None:
+            self._running[1].close()
+            self._running = None
 
 
 def force_networks_from(

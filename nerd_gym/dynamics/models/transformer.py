@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nerd_gym.dynamics.features.contacts import masked_features
 from nerd_gym.robots.contacts import Contacts
@@ -40,9 +40,10 @@ class TransformerModel(NetworkModel):
 
     kind = "transformer"
     default_network = {"layers": 6, "heads": 12, "width": 192, "window": 10}
+    module: CausalTransformer
     frames = 20  # twice the window, so that most tokens see a full one
 
-    def _build(self, inputs: int, outputs: int, sizes: dict[str, int]) -> nn.Module:
+    def _build(self, inputs: int, outputs: int, sizes: dict[str, int]) -> CausalTransformer:
         return CausalTransformer(inputs, outputs, **sizes)
 
     def tokens(self, now: Motion, force: Tensor, contacts: Contacts) -> Tensor:
@@ -65,6 +66,8 @@ class TransformerModel(NetworkModel):
     @torch.no_grad()
     def predict(self, state: Motion, joint_force: Tensor, contacts: Contacts, history: History | None) -> Motion:
         history = self.new_history(len(state.q)) if history is None else history
+        if not isinstance(history, TransformerHistory):
+            raise TypeError(f"a {type(history).__name__} is no memory of a transformer; new_history makes one")
         token = self.normaliser.inputs(self.tokens(state, joint_force, contacts))
         motion = self.normaliser.outputs(self.module.step(token, history.cache))
         return self.robot_centric.advance(state, *motion.split(self.robot.nv, 1))
