@@ -89,7 +89,7 @@ class SolverNeRD(SolverBase):
             after = self.dynamics.predict(state, force, found, self.history)
             self.model_trust = self._trust(*state, force, found, self.dynamics.last_network_inputs())
             self._set(state_out, self._held(state, after))
-        newton.eval_fk(self.model, state_out.joint_q, state_out.joint_qd, state_out)
+        newton.eval_fk(self.model, allocated(state_out.joint_q), allocated(state_out.joint_qd), state_out)
 
     def reset(
         self,
@@ -117,9 +117,9 @@ class SolverNeRD(SolverBase):
         """Give back threads."""
         self.dynamics.close()
 
-    def _rows(self, array: wp.array) -> Tensor:
+    def _rows(self, array: wp.array | None) -> Tensor:
         """A row per world, in Newton's own memory."""
-        return wp.to_torch(array, requires_grad=False).view(self.worlds, -1)
+        return wp.to_torch(allocated(array), requires_grad=False).view(self.worlds, -1)
 
     def _held(self, before: Motion, after: Motion) -> Motion:
         """`after`, but for worlds that would leave the model's healthy range: they stay, as in the backend."""
@@ -142,7 +142,7 @@ class SolverNeRD(SolverBase):
         places = self._places()
         turn, place = places[:, :3, :3], places[:, :3, 3]
         expected = torch.as_tensor(self.robot.mj_model.opt.gravity, dtype=torch.float32, device=self._device)
-        gravity = torch.einsum("nij,ni->nj", turn, wp.to_torch(self.model.gravity)[: self.worlds])
+        gravity = torch.einsum("nij,ni->nj", turn, wp.to_torch(allocated(self.model.gravity))[: self.worlds])
         off = (gravity - expected).abs().amax(-1)
         if off.max() > GRAVITY_TOLERANCE:
             raise ValueError(
@@ -168,8 +168,10 @@ class SolverNeRD(SolverBase):
         q[:, robot.joint_q] += torch.linspace(0.2, 0.9, robot.nj, device=self._device)
         state = self.model.state(requires_grad=False)
         self._set(state, Motion(q, torch.zeros(n, robot.nv, device=self._device)))
-        newton.eval_fk(self.model, state.joint_q, state.joint_qd, state)
-        theirs = wp.to_torch(state.body_q)[torch.as_tensor(self._bodies, device=self._device)]  # [worlds, B, 7], w last
+        newton.eval_fk(self.model, allocated(state.joint_q), allocated(state.joint_qd), state)
+        theirs = wp.to_torch(allocated(state.body_q))[
+            torch.as_tensor(self._bodies, device=self._device)
+        ]  # [worlds, B, 7], w last
         m = robot.mj_model
         frames = [self._kinematics.frame_of_body[b] for b in range(1, m.nbody) if m.body_jntnum[b]]
         ours = self._kinematics.poses(q)[:, frames]
@@ -187,10 +189,17 @@ class SolverNeRD(SolverBase):
         return places[:, 0]
 
 
+def allocated(array: wp.array | None) -> wp.array:
+    """An array of a scene, which Newton has as soon as its model is finalized."""
+    if array is None:
+        raise ValueError("an array of the scene is missing; make the model with ModelBuilder.finalize")
+    return array
+
+
 def check_joints(model: newton.Model, robot: RobotModel) -> np.ndarray:
     """Bodies [worlds, B] that the robot's joints move, if every world holds its joints and no others."""
     m, n = robot.mj_model, model.world_count
-    moving = np.flatnonzero(model.joint_type.numpy() != int(newton.JointType.FIXED))
+    moving = np.flatnonzero(allocated(model.joint_type).numpy() != int(newton.JointType.FIXED))
     size = model.joint_coord_count, model.joint_dof_count
     bodies = [b for b in range(1, m.nbody) if m.body_jntnum[b]]
     if size != (n * robot.nq, n * robot.nv) or len(moving) != n * len(bodies):
@@ -199,7 +208,7 @@ def check_joints(model: newton.Model, robot: RobotModel) -> np.ndarray:
             f"{robot.name!r}, one in each world, have {n * robot.nq} and {n * robot.nv}"
         )
     moving = moving.reshape(n, -1)
-    world = model.joint_world.numpy()[moving]
+    world = allocated(model.joint_world).numpy()[moving]
     if (world != world[:, :1]).any() or len(np.unique(world[:, 0])) != n:
         raise ValueError(f"the scene's worlds hold different joints; each must hold one {robot.name!r}")
     for column, body in enumerate(bodies):
@@ -212,7 +221,7 @@ def check_joints(model: newton.Model, robot: RobotModel) -> np.ndarray:
                 f"the scene has a joint {', '.join(sorted(found))!r} where robot {robot.name!r} has "
                 f"{'_'.join(names)!r}; the robot's joints are {', '.join(robot.joint_names)}"
             )
-    return model.joint_child.numpy()[moving].astype(np.int64)
+    return allocated(model.joint_child).numpy()[moving].astype(np.int64)
 
 
 def ground_planes(model: newton.Model) -> tuple[np.ndarray, np.ndarray]:
@@ -221,10 +230,10 @@ def ground_planes(model: newton.Model) -> tuple[np.ndarray, np.ndarray]:
     A plane's size is not looked at: the ground has no end.
     """
     n = model.world_count
-    collides = (model.shape_flags.numpy() & int(newton.ShapeFlags.COLLIDE_SHAPES)) != 0
-    still = model.shape_body.numpy() < 0
-    planes = np.flatnonzero((model.shape_type.numpy() == int(newton.GeoType.PLANE)) & collides & still)
-    world = model.shape_world.numpy()[planes]
+    collides = (allocated(model.shape_flags).numpy() & int(newton.ShapeFlags.COLLIDE_SHAPES)) != 0
+    still = allocated(model.shape_body).numpy() < 0
+    planes = np.flatnonzero((allocated(model.shape_type).numpy() == int(newton.GeoType.PLANE)) & collides & still)
+    world = allocated(model.shape_world).numpy()[planes]
     global_planes = planes[world < 0]
     chosen = np.full(n, -1)
     for w in range(n):
@@ -233,7 +242,7 @@ def ground_planes(model: newton.Model) -> tuple[np.ndarray, np.ndarray]:
             labels = ", ".join(str(model.shape_label[p]) for p in own) or "none"
             raise ValueError(f"world {w} has {len(own)} ground planes ({labels}); the model needs exactly one")
         chosen[w] = own[0]
-    poses = model.shape_transform.numpy()[chosen]
+    poses = allocated(model.shape_transform).numpy()[chosen]
     x, y, z, w = poses[:, 3:].T
     normal = np.stack([2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)], 1)
     return poses[:, :3].astype(np.float32), normal.astype(np.float32)

@@ -103,7 +103,8 @@ class Identification:
             raise ValueError(
                 f"only {int(calm.sum())} of {len(calm)} frames move less than {CALM} rad or m; give more data"
             )
-        return tuple(x[calm].double() for x in (q, qd, force, next_q, next_qd))
+        q, qd, force, next_q, next_qd = (x[calm].double() for x in (q, qd, force, next_q, next_qd))
+        return q, qd, force, next_q, next_qd
 
 
 def joint_effects(q: Tensor, qd: Tensor) -> Tensor:

@@ -82,7 +82,7 @@ class FreeIdentification:
         As in Identification.frame, the change counts what the parameters do along this motion.
         """
         dt = self.robot.frame_dt / self.robot.substeps
-        slope = 0.0
+        slope = torch.zeros((), dtype=qd.dtype)
         for _ in range(self.robot.substeps):
             still = torch.zeros_like(qd)
             motion = self.regressor.motion(q, qd, still)
@@ -113,7 +113,7 @@ class FreeIdentification:
                 break
             parameters = parameters + step
         residual, parameters, rank, null = best
-        if parameters is None:
+        if parameters is None or null is None:
             raise ValueError(f"no inertias of {self.robot.name} explain the frames given; are they free of contact?")
         return Inertias(self.robot, self.possible(parameters, null), rank, residual)
 

@@ -58,13 +58,13 @@ def train_structured(
     free = draw(data.train, clear, settings.transitions, generator)
     inertias = identify(robot, free)
     inside = inside_limits(robot, free)
-    if inertias.residual > UNEXPLAINED and not bool(inside.all()):
+    if leaves_much(inertias) and not bool(inside.all()):
         # Perhaps only the teacher's joint limits are other than the MJCF's springs: these tell nothing of inertias.
         free = {name: value[inside] for name, value in free.items()}
         inertias = identify(robot, free)
     learned: dict[str, Any] = {"curves": {}}
     joint_force_net = None
-    if settings.force_net == "on" or (settings.force_net == "auto" and inertias.residual > UNEXPLAINED):
+    if settings.force_net == "on" or (settings.force_net == "auto" and leaves_much(inertias)):
         joint_force_net = new_joint_force_net(robot, data, settings.seed)
         inertias = identify(robot, free, unexplained=True)
         for round_ in range(ROUNDS):
@@ -74,7 +74,7 @@ def train_structured(
             learned["curves"][f"torque {round_}"] = loop.run()
             inertias = identify(robot, free, joint_force_net)
     contact_net = None
-    if robot.ground is not None:
+    if touching is not None:
         contact_net = new_contact_net(robot, data, inertias, touching, settings.seed)
         trainer = ForceNetTrainer(data, inertias, contact_net, joint_force_net, touching)
         loop = trainer.loop(contact_net, settings.recipe(**CONTACT_RECIPE), checkpoint, facts)
@@ -111,11 +111,16 @@ def identify(
 ) -> Inertias:
     """Inertial parameters from frames without contact, beside a torque network or what is yet `unexplained`."""
     with torch.no_grad():
-        given = [frames[name] for name in ("q", "qd", "force", "next_q", "next_qd")]
+        q, qd, force, next_q, next_qd = (frames[name] for name in ("q", "qd", "force", "next_q", "next_qd"))
         problem = Identification(robot, joint_force_net=joint_force_net)
         if unexplained:
-            return Inertias(robot, problem.guess(problem.calm(*given), unexplained=True))
-        return problem.fit(*given)
+            return Inertias(robot, problem.guess(problem.calm(q, qd, force, next_q, next_qd), unexplained=True))
+        return problem.fit(q, qd, force, next_q, next_qd)
+
+
+def leaves_much(inertias: Inertias) -> bool:
+    """Whether fitted inertias leave so much of the motion unexplained that a joint force network is worth its while."""
+    return inertias.residual is not None and inertias.residual > UNEXPLAINED
 
 
 def new_joint_force_net(robot: RobotModel, data: Data, seed: int) -> JointForceNet:

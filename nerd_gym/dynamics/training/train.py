@@ -122,6 +122,8 @@ def train_network(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """A network, with or without a prior that it corrects."""
     robot, cls = data.robot, kind_of(kind)
+    if not issubclass(cls, NetworkModel):
+        raise ValueError(f"a {kind} model is not trained as one network")
     unknown = [key for key, _ in settings.network if key not in cls.default_network]
     if unknown:
         raise ValueError(f"{kind} has no size {unknown[0]!r}; valid: {', '.join(cls.default_network)}")
@@ -136,7 +138,7 @@ def train_network(
         network, recipe = old["network"], settings.recipe(**defaults | REFINEMENT)
         facts = facts | {key: old[key] for key in KEPT if key in old}
         facts["start"] = {"hash": file_hash(settings.start), "command": old["command"]}
-    elif kind in ("mlp", "residual"):
+    else:
         facts = facts | cls.new_facts(robot)
     identified: dict[str, Any] = {}
     if kind == "residual" and settings.start is None:
@@ -233,7 +235,7 @@ def calibrate(model: DynamicsModel, data: Data, seed: int) -> tuple[dict[str, Te
     force = batch["force"][:, -1]
     features = model.network_inputs(before, force, contacts)
     if features is None:
-        features = TrustFeatures(robot)(*before, force, contacts)
+        features = TrustFeatures(robot)(before.q, before.qd, force, contacts)
     return fit_trust(robot, data.train, features, error, seed)
 
 
