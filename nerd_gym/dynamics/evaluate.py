@@ -26,6 +26,7 @@ from nerd_gym.backends.neural import NeuralBackend
 from nerd_gym.data.excitation import Sampler, ranges_for
 from nerd_gym.dynamics.models.checkpoint import DEFAULT_TEACHER, load_model, packaged_model
 from nerd_gym.envs.factory import endless_env
+from nerd_gym.envs.vector import NerdVectorEnv
 from nerd_gym.registration import task_of
 from nerd_gym.robots.model import HINGE, RobotModel
 from nerd_gym.robots.state import joint_difference, state_error
@@ -105,8 +106,24 @@ def joint_errors(robot: RobotModel, truth: Backend, student: Backend) -> dict[st
     return errors
 
 
+class BareRobots:
+    """Robots without a task, driven like an environment: an action in [-1, 1] is the part of a joint's force limit."""
+
+    def __init__(self, backend: Backend):
+        self.backend = backend
+        self._limit = torch.as_tensor(backend.robot.force_limit, dtype=torch.float32)
+
+    def step(self, actions: Tensor) -> None:
+        """One frame under actions [N, nj]."""
+        self.backend.step(actions * self._limit)
+
+    def close(self) -> None:
+        """Give back threads."""
+        self.backend.close()
+
+
 class Rollouts:
-    """A teacher and its students side by side through a scenario."""
+    """A teacher and its students side by side through a scenario: environments, or robots without a task."""
 
     def __init__(
         self,
@@ -130,27 +147,20 @@ class Rollouts:
         self.students = {name: self._make(backend, options) for name, (backend, options) in students.items()}
         self._start()
 
-    def _make(self, backend: str, options: dict[str, Any]):
-        """An environment, or the bare backend of a robot without a task."""
+    def _make(self, backend: str, options: dict[str, Any]) -> NerdVectorEnv | BareRobots:
         if self.scenario.env_id is None:
-            return make_backend(backend, self.robot, self.n, **options)
+            return BareRobots(make_backend(backend, self.robot, self.n, **options))
         return endless_env(self.scenario.env_id, self.n, backend, **self.scenario.options, **options)
 
     def _start(self) -> None:
         self._random = torch.Generator().manual_seed(self.seed)
-        truth = backend_of(self.truth)
-        if self.scenario.env_id is None:
+        truth = self.truth.backend
+        if isinstance(self.truth, NerdVectorEnv):
+            self._reset(self.truth)
+        else:
             sampler = Sampler(truth, ranges_for(self.robot, "wide"), self.seed, 0)
             sampler.start()
         everyone = torch.ones(self.n, dtype=torch.bool, device=truth.device)
-        for item in (self.truth, *self.students.values()):
-            if self.scenario.env_id is not None:
-                item.reset(seed=self.seed)
-        for again in range(1, REDRAWS * self.scenario.clear):
-            inside = truth.contacts.distance.amin(-1) < 0
-            if not truth.may_hold(inside):
-                break
-            self.truth.reset(seed=self.seed + again * self.n, options={"reset_mask": inside})
         nudge = torch.sign(torch.rand(self.n, self.robot.nj, generator=self._random) - 0.5).to(truth.device)
         for name, item in self.students.items():
             q = truth.q.clone()
@@ -159,30 +169,38 @@ class Rollouts:
                 joints += 1e-3 * nudge
             if name == "start off by rounding":
                 joints *= 1 + 2 * ROUNDING * nudge
-            backend_of(item).reset(everyone, q, truth.qd, (truth.ground_point, truth.ground_normal))
+            item.backend.reset(everyone, q, truth.qd, (truth.ground_point, truth.ground_normal))
+
+    def _reset(self, truth: NerdVectorEnv) -> None:
+        """Start every environment, with the same goals; then the teacher's anew until none is inside the ground."""
+        for item in (truth, *self.students.values()):
+            if isinstance(item, NerdVectorEnv):
+                item.reset(seed=self.seed)
+        for again in range(1, REDRAWS * self.scenario.clear):
+            inside = truth.backend.contacts.distance.amin(-1) < 0
+            if not truth.backend.may_hold(inside):
+                break
+            truth.reset(seed=self.seed + again * self.n, options={"reset_mask": inside})
 
     def run(self) -> Iterator[tuple[int, dict[str, dict[str, Tensor]], dict[str, Tensor]]]:
         """Frame by frame: its number, errors by student and measure [N], and which rows of whom came apart."""
-        frame, per_step = 0, 1 if self.scenario.env_id is None else self.truth.task.frames
+        frame, per_step = 0, self.truth.task.frames if isinstance(self.truth, NerdVectorEnv) else 1
         while frame < self.scenario.frames:
             self._step()
             frame += per_step
             errors = {
-                name: joint_errors(self.robot, backend_of(self.truth), backend_of(item))
-                for name, item in self.students.items()
+                name: joint_errors(self.robot, self.truth.backend, item.backend) for name, item in self.students.items()
             }
             everyone = {"teacher": self.truth} | self.students
-            yield frame, errors, {name: ~backend_of(item).healthy for name, item in everyone.items()}
+            yield frame, errors, {name: ~item.backend.healthy for name, item in everyone.items()}
 
     def _step(self) -> None:
-        if self.scenario.env_id is None:
-            limit = torch.as_tensor(self.robot.force_limit, dtype=torch.float32)
-            size = (self.n, self.robot.nj)
-        else:
-            size = self.truth.action_space.shape
-        push = 2 * torch.rand(size, generator=self._random) - 1 if self.scenario.random else torch.zeros(size)
+        columns = self.truth.task.action_size if isinstance(self.truth, NerdVectorEnv) else self.robot.nj
+        action = torch.zeros(self.n, columns)
+        if self.scenario.random:
+            action = 2 * torch.rand(self.n, columns, generator=self._random) - 1
         for item in (self.truth, *self.students.values()):
-            item.step(push * limit if self.scenario.env_id is None else push)
+            item.step(action)
 
     def close(self) -> None:
         """Give back threads."""
@@ -190,12 +208,7 @@ class Rollouts:
             item.close()
 
 
-def backend_of(item: Any) -> Backend:
-    """The backend of an environment, or the backend itself."""
-    return item if isinstance(item, Backend) else item.backend
-
-
-def statistics(errors: Tensor) -> dict[str, float]:
+def statistics(errors: Tensor) -> dict[str, Any]:
     """Of [N] errors."""
     finite = torch.nan_to_num(errors.float(), nan=torch.inf)
     low, middle, high = torch.quantile(finite, torch.tensor([0.25, 0.5, 0.75])).tolist()
@@ -361,7 +374,7 @@ class Film:
 
     def __call__(self, scenario: Scenario, frame: int, group: Rollouts) -> None:
         """To be called after every frame."""
-        if scenario.env_id is None or frame > self._frames or frame % 3:
+        if not isinstance(group.truth, NerdVectorEnv) or frame > self._frames or frame % 3:
             return
         if scenario.name not in self._names:
             if len(self._names) == self._limit:
@@ -389,7 +402,7 @@ def run_evaluation(
     out.mkdir(parents=True, exist_ok=True)
     filmed = video and any(s.env_id for s in scenarios(robot))
     with VideoWriter(out / "evaluation.mp4", fps=20) if filmed else nullcontext() as writer:
-        film = Film(writer) if filmed else None
+        film = None if writer is None else Film(writer)
         facts, curves = evaluate(robot, models, teacher, rollouts, seed, only, film, reference)
     print(evaluation_table(facts))
     with atomic_write(out / "evaluation.json") as part:
