@@ -1,5 +1,6 @@
 """Policies: files that are kept, conversions from RL libraries, agents."""
 
-from .policy import Memory, Policy, UnsafePolicy
+from .policy import Memory, Policy
+from .torch_file import UnsafePolicy
 
 __all__ = ["Memory", "Policy", "UnsafePolicy"]

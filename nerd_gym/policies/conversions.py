@@ -18,10 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nerd_gym.utils.files import strip_prefix
+from nerd_gym.utils.files import check_numbers, strip_prefix
 from nerd_gym.utils.optional import require
 
-from .policy import ACTIVATIONS, Layers, Policy, numbered_layers, read_rl_games
+from .policy import ACTIVATIONS, Layers, Policy, numbered_layers
+from .torch_file import read_torch_file
 
 Facts = dict[str, Any]
 Normaliser = tuple[Tensor, Tensor, float | None]  # mean, std, clip
@@ -85,15 +86,26 @@ def _recurrent_rl_games(model: nn.Module, size: int, facts: Facts) -> Policy:
 
 
 def from_rl_games_file(path: str | Path, activation: str | None, facts: Facts | None = None) -> Policy:
-    """A .pth of rl-games, read through the allow-list. It tells no activations: the output is taken to have none."""
+    """A .pth of rl-games (torch_file.py). It tells no activations: the output is taken to have none."""
     if activation is None:
         raise ValueError(f"an rl-games file does not tell its activation; give one of {', '.join(ACTIVATIONS)}")
-    checkpoint = read_rl_games(path)
+    name, checkpoint = Path(path).name, read_torch_file(path)
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
-        raise ValueError(f"{Path(path).name} is not an rl-games checkpoint: it has no model")
-    weights = {name.replace("_orig_mod.", ""): value for name, value in checkpoint["model"].items()}
-    known = {"library": "rl-games"} | ({"steps": int(checkpoint["frame"])} if "frame" in checkpoint else {})
-    return _from_weights(weights, activation, known | (facts or {}), Path(path).name)
+        raise ValueError(f"{name} is not an rl-games checkpoint: it has no model")
+    odd = [key for key, value in checkpoint["model"].items() if not isinstance(value, Tensor) or type(key) is not str]
+    if odd:
+        raise ValueError(f"{name} is not an rl-games checkpoint: its model has {odd[0]!r}, which is no tensor")
+    weights = {key.replace("_orig_mod.", ""): value for key, value in checkpoint["model"].items()}
+    check_numbers(name, weights)
+    steps = checkpoint.get("frame")
+    counted = isinstance(steps, (int, float)) and 0 <= steps < 2**53
+    known = {"library": "rl-games"} | ({"steps": int(steps)} if counted else {})
+    try:
+        policy = _from_weights(weights, activation, known | (facts or {}), name)
+        policy.check_bounded()
+    except (ValueError, RuntimeError, TypeError, IndexError, KeyError) as error:
+        raise ValueError(f"{name} is not a whole policy: {error}") from error
+    return policy
 
 
 RL_GAMES_NAMES = re.compile(

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from nerd_gym.utils.files import atomic_write
 from nerd_gym.utils.optional import require
 
+from .onnx_check import check_onnx
 from .policy import Memory, Policy
 
 OPSET, IR = 17, 8  # of 2022: old runtimes read them too
@@ -63,6 +64,7 @@ class OnnxPolicy:
 
     def __init__(self, data: bytes, name: str = "this ONNX"):
         runtime = require("onnxruntime", extra="export")
+        check_onnx(data, name)
         try:
             self._session = runtime.InferenceSession(data, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime's have no common class

@@ -7,48 +7,21 @@ file that asks for anything else is refused.
 
 from __future__ import annotations
 
-import pickle
 import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from nerd_gym.dynamics.models.checkpoint import current_kind
-from nerd_gym.utils.files import load_tensors, save_tensors, strip_prefix
+from nerd_gym.utils.files import check_facts, check_numbers, load_tensors, save_tensors, strip_prefix
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}
 Layers = list[tuple[Tensor, Tensor]]  # weight [out, in] and bias [out]
-# What rl-games puts beside its tensors: numpy scalars. Their module was renamed in numpy 2.
-ALLOWED = [
-    (np._core.multiarray.scalar, "numpy.core.multiarray.scalar"),
-    (np._core.multiarray.scalar, "numpy._core.multiarray.scalar"),
-    np.dtype,
-    np.dtypes.Float32DType,
-    np.dtypes.Float64DType,
-    np.dtypes.Int64DType,
-]
-
-
-class UnsafePolicy(ValueError):
-    """The file asks for code to be run."""
-
-
-def read_rl_games(path: str | Path) -> dict[str, Any]:
-    """An rl-games checkpoint, through torch's restricted unpickler and the allow-list."""
-    try:
-        with torch.serialization.safe_globals(ALLOWED):
-            return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        asked = re.search(r"GLOBAL (\S+)", str(error))
-        why = f"it asks for {asked[1]}" if asked else "it is no plain checkpoint"
-        raise UnsafePolicy(f"{Path(path).name} was refused and nothing of it was run: {why}") from error
-    except (RuntimeError, EOFError) as error:
-        raise ValueError(f"{Path(path).name} is not a checkpoint, or is damaged: {error}") from error
+MOST_INPUTS, LARGEST_OBSERVATION, LARGEST_BOUND = 100_000, 1e6, 1e30
 
 
 class Memory(nn.Module):
@@ -109,6 +82,8 @@ class Policy(nn.Module):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ValueError(f"unknown activation {activation!r}; valid: {', '.join(ACTIVATIONS)}")
+        if mean.dim() != 1 or std.dim() != 1 or not 0 < len(mean) <= MOST_INPUTS:
+            raise ValueError(f"mean has shape {tuple(mean.shape)} and std {tuple(std.shape)}; both must be [obs_size]")
         self.memory = Memory(memory) if memory else None
         shapes = [tuple(weight.shape) for weight, _ in layers]
         inputs = {len(mean)} if self.memory is None else {self.memory.units, self.memory.units + len(mean)}
@@ -173,6 +148,26 @@ class Policy(nn.Module):
         out, self._state = self.memory(seen, self._state)
         return torch.cat([out, seen], -1) if self.concat else out
 
+    def check_bounded(self) -> None:
+        """Refuse weights with which some observation would give an action that is no number.
+
+        From the normaliser's limit on, every layer's largest output is bounded by the sums of its weights' sizes.
+        """
+        if not bool((self.std > 0).all()) or (self.clip is not None and not self.clip > 0):
+            raise ValueError("its normaliser divides by zero, or clips to nothing")
+        size = (LARGEST_OBSERVATION + self.mean.double().abs()) / self.std.double()
+        size = size if self.clip is None else size.clamp(max=float(self.clip))
+        if self.memory is not None:  # gates and states are within 1; a norm scales and shifts them
+            norm = self.memory.norm
+            inside = torch.ones(self.memory.units, dtype=torch.float64)
+            if isinstance(norm, nn.LayerNorm):
+                inside = len(inside) ** 0.5 * norm.weight.double().abs() + norm.bias.double().abs()
+            size = torch.cat([inside, size]) if self.concat else inside
+        for weight, bias in self.layers:
+            size = weight.double().abs() @ size + bias.double().abs()
+            if not bool((size < LARGEST_BOUND).all()):
+                raise ValueError("its weights are so large that actions may be no numbers")
+
     def normalise(self, obs: Tensor) -> Tensor:
         """[N, obs_size] -> what the network sees of it."""
         obs = (obs - self.mean) / self.std
@@ -196,11 +191,19 @@ class Policy(nn.Module):
         tensors, facts = load_tensors(path)
         if "activation" not in facts or not {"mean", "std"} <= tensors.keys():
             raise ValueError(f"{path.name} is not a nerd_gym policy: it has no normaliser or no activation")
+        check_facts(path.name, facts, {"activation": (str,)})
+        check_facts(path.name, facts, {"clip": (float, int), "env": (str,), "options": (dict,)}, needed=False)
+        check_numbers(path.name, tensors)
         if isinstance(facts.get("dynamics"), dict) and "kind" in facts["dynamics"]:
             facts["dynamics"]["kind"] = current_kind(facts["dynamics"]["kind"])
-        layers = numbered_layers(tensors, "network.")
         activation, clip = facts.pop("activation"), facts.pop("clip", 5.0)
-        return cls(tensors["mean"], tensors["std"], layers, activation, clip, facts, strip_prefix(tensors, "memory."))
+        try:
+            layers, memory = numbered_layers(tensors, "network."), strip_prefix(tensors, "memory.")
+            policy = cls(tensors["mean"], tensors["std"], layers, activation, clip, facts, memory)
+            policy.check_bounded()
+        except (ValueError, RuntimeError, TypeError, IndexError) as error:
+            raise ValueError(f"{path.name} is not a whole policy: {error}") from error
+        return policy
 
     @classmethod
     def from_rl_games(

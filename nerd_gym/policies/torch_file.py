@@ -10,6 +10,7 @@ of the file.
 from __future__ import annotations
 
 import math
+import pickle
 import pickletools
 import struct
 import zipfile
@@ -69,6 +70,8 @@ def read_torch_file(path: str | Path) -> Any:
     """What a checkpoint holds; UnsafePolicy if it asks for code, ValueError if it is damaged or not a checkpoint."""
     path = Path(path)
     try:
+        if not zipfile.is_zipfile(path) and path.read_bytes()[:1] == pickle.PROTO:
+            raise UnsafePolicy("it is a bare pickle, no plain checkpoint")
         with zipfile.ZipFile(path) as archive:
             return _Reader(archive, path.stat().st_size).read()
     except UnsafePolicy as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,10 +41,52 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
     try:
         with safe_open(path, "pt") as file:
-            facts = json.loads((file.metadata() or {}).get("facts", "{}"))
-            return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
-    except SafetensorError as error:
-        raise ValueError(f"{path} is not a safetensors file, or is damaged: {error}") from error
+            text = (file.metadata() or {}).get("facts", "{}")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, RuntimeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{path.name} is not a safetensors file, or is damaged: {error}") from error
+    return tensors, parse_facts(text, path.name)
+
+
+def parse_facts(text: str, name: str) -> dict[str, Any]:
+    """Facts of a file that errors call `name`: a json object, in which no number is none or infinite."""
+
+    def finite(number: str) -> float | None:
+        return value if math.isfinite(value := float(number)) else None
+
+    try:
+        facts = json.loads(text, parse_constant=lambda _: None, parse_float=finite)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{name} has facts that are not json: {error}") from error
+    if not isinstance(facts, dict):
+        raise ValueError(f"{name} has facts that are a {type(facts).__name__}; they must be a json object")
+    return facts
+
+
+def check_facts(name: str, facts: dict[str, Any], kinds: dict[str, tuple[type, ...]], needed: bool = True) -> None:
+    """Refuse facts of the file `name` that miss one of these, or have it of another type (None: left out)."""
+    for key, valid in kinds.items():
+        value = facts.get(key)
+        if value is None and not needed:
+            continue
+        if not isinstance(value, valid) or (isinstance(value, bool) and bool not in valid):
+            words = " or ".join(kind.__name__ for kind in valid)
+            raise ValueError(f"{name} has the fact {key} = {_short(value)}; it must be of type {words}")
+
+
+def check_numbers(name: str, tensors: dict[str, Tensor], infinite: tuple[str, ...] = ()) -> None:
+    """Refuse tensors of the file `name` that are no numbers, or infinite unless their name ends with one of these."""
+    for key, value in tensors.items():
+        if not value.is_floating_point():
+            continue
+        fine = ~value.isnan() if key.endswith(infinite) and infinite else value.isfinite()
+        if not bool(fine.all()):
+            raise ValueError(f"{name} has numbers in {key!r} that are not finite")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def file_hash(path: Path) -> str:

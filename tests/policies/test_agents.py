@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from nerd_gym.cli import main
+from nerd_gym.policies import UnsafePolicy
 from nerd_gym.policies.agents import load_agent
 from nerd_gym.policies.facts import environment_facts
 from nerd_gym.policies.onnx import export_onnx
-from nerd_gym.policies.policy import UnsafePolicy
 from tests.support.policies import linear_policy, recurrent_policy
 from tests.support.states import make_vec
 

@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from nerd_gym.policies.policy import ACTIVATIONS, Policy, UnsafePolicy, read_rl_games
+from nerd_gym.policies.policy import ACTIVATIONS, Policy
+from nerd_gym.policies.torch_file import UnsafePolicy, read_torch_file
 from tests.support.policies import recurrent_policy, small_policy
 from tests.support.recorded import published_policy
 
@@ -93,7 +94,7 @@ def test_published_file_needs_its_activation_told():
     with pytest.raises(ValueError, match="does not tell its activation"):
         Policy.load(path)
     policy = Policy.load(path, "tanh")
-    checkpoint = read_rl_games(path)["model"]
+    checkpoint = read_torch_file(path)["model"]
     obs = torch.tensor([[0.3, -0.2, 0.5, 1.0]])
     mean, var = (checkpoint[f"running_mean_std.running_{k}"].float() for k in ("mean", "var"))
     hidden = ((obs - mean) / torch.sqrt(var + 1e-5)).clamp(-5, 5)

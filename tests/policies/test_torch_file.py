@@ -82,7 +82,9 @@ def test_no_callable_that_a_file_names_is_called(tmp_path):
         if name in ("torch._utils _rebuild_parameter", "numpy dtype"):
             continue  # ours, which make nothing but a tensor and a type code
         path = archive(tmp_path / "gadget.pth", call(name, f"touch {canary}"))
-        with pytest.raises(UnsafePolicy, match=r"gadget\.pth was refused and nothing of it was run: it (asks for|calls) "):
+        with pytest.raises(
+            UnsafePolicy, match=r"gadget\.pth was refused and nothing of it was run: it (asks for|calls) "
+        ):
             read_torch_file(path)
         refused += 1
     assert refused > 1000 and not canary.exists()
