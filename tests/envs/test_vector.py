@@ -18,9 +18,9 @@ from tests.support.states import make_vec
 each = pytest.mark.parametrize(("env_id", "backend"), GRID)
 
 
-def test_same_seed_same_bits_in_this_process_and_another():
+def test_same_seed_same_bits_in_another_process():
+    """Two environments of one process are compared by Gymnasium's own checker."""
     here = [digest(*pair) for pair in GRID]
-    assert here == [digest(*pair) for pair in GRID]
     code = "from tests.support.grid import GRID; from tests.support.rollouts import digest; "
     code += "print([digest(*pair) for pair in GRID])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

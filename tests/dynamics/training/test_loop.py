@@ -72,7 +72,7 @@ def test_a_model_is_refined_where_a_policy_goes(tmp_path, capsys):
     policy = POLICIES / "ant" / "run-warp-seed0.safetensors"
     data, first, out = tmp_path / "ant.h5", tmp_path / "first.safetensors", tmp_path / "second.safetensors"
     generate(DatasetPlan(robot("ant"), "warp", 5000, frames=10), data)
-    plain = ["train", "ant", "--data", str(data), "--batch", "64", "--steps", "20"]
+    plain = ["train", "ant", "--data", str(data), "--batch", "64", "--steps", "20", "--transitions", "1000"]
     assert main([*plain, "--size", "width=16", "depth=2", "--out", str(first)]) == 0
     words = [*plain, "--refine", str(policy), "--start", str(first), "--new-transitions", "5k"]
     assert main([*words, "--out", str(first)]) == 2
