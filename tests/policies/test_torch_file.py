@@ -186,7 +186,7 @@ def test_archives_that_are_larger_inside_than_outside_are_refused(tmp_path):
         read_torch_file(path)
 
 
-@pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"\x80\x02}.", b"GIF89a" * 100])
+@pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"GIF89a" * 100])
 def test_what_is_no_archive_is_named(data, tmp_path):
     (tmp_path / "other.pth").write_bytes(data)
     with pytest.raises(ValueError, match=r"other\.pth is not a checkpoint"):
