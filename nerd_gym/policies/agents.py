@@ -13,6 +13,8 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
+from nerd_gym.envs.factory import native
+
 from .onnx import OnnxPolicy
 from .policy import Policy
 
@@ -27,6 +29,7 @@ class Agent(Protocol):
 
     def act(self, obs: Tensor) -> Tensor:
         """[N, obs_size] -> [N, action_size]."""
+        ...
 
     def reset(self, rows: Tensor | None = None) -> None:
         """Start anew: every episode, or those of a mask [N]."""
@@ -81,11 +84,12 @@ def load_agent(
         activation: of an rl-games .pth, which the file does not tell.
         seed: of random actions.
     """
-    size, device = env.single_action_space.shape[0], env.unwrapped.device
+    inner = native(env)
+    size, device = inner.task.action_size, inner.device
+    agent: Agent
     if not isinstance(source, (str, Path)):
-        agent = (
-            source if hasattr(source, "act") and hasattr(source, "reset") else FunctionAgent(_callable(source), size)
-        )
+        own: Any = source
+        agent = own if hasattr(own, "act") and hasattr(own, "reset") else FunctionAgent(_callable(own), size)
     elif str(source) == "zero":
         agent = FunctionAgent(lambda obs: torch.zeros(len(obs), size), size)
     elif str(source) == "random":
@@ -112,16 +116,17 @@ def agent_name(source: Any) -> str:
 
 def check_policy(policy: Policy | OnnxPolicy, env: VectorEnv, name: str) -> None:
     """Refuse a policy of another environment, of other options that matter, or of other sizes."""
-    native = env.unwrapped
-    env_id = native.spec.id if native.spec else native.task.robot.name
+    inner = native(env)
+    env_id = inner.spec.id if inner.spec else inner.task.robot.name
     trained = policy.facts.get("env")
-    if native.spec and trained not in (None, env_id):
+    if inner.spec and trained not in (None, env_id):
         raise ValueError(f"{name} is a policy of {trained}; this is {env_id}")
-    theirs, ours = policy.facts.get("options"), asdict(native.task.config)
-    for option in MUST_MATCH if isinstance(theirs, dict) else ():
+    theirs, ours = policy.facts.get("options"), asdict(inner.task.config)
+    theirs = theirs if isinstance(theirs, dict) else {}
+    for option in MUST_MATCH:
         if option in theirs and option in ours and theirs[option] != ours[option]:
             raise ValueError(f"{name} is a policy of {option}={theirs[option]!r}; this is {option}={ours[option]!r}")
-    sizes = [space.shape[0] for space in (env.single_observation_space, env.single_action_space)]
+    sizes = [*(env.single_observation_space.shape or ()), inner.task.action_size]
     if [policy.obs_size, policy.action_size] != sizes:
         raise ValueError(
             f"{name} takes {policy.obs_size} observations and gives {policy.action_size} actions; "
@@ -142,6 +147,8 @@ def _imported(text: str) -> Callable:
         if not Path(place).is_file():
             raise FileNotFoundError(f"no python file at {place}")
         spec = spec_from_file_location(Path(place).stem, place)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{place} cannot be imported")
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
     else:

@@ -66,7 +66,7 @@ def from_rl_games(agent: Any, facts: Facts | None = None) -> Policy:
     return Policy(*normaliser[:2], *network, normaliser[2], known)
 
 
-def _recurrent_rl_games(model: nn.Module, size: int, facts: Facts) -> Policy:
+def _recurrent_rl_games(model: Any, size: int, facts: Facts) -> Policy:
     """Read from the weights, and compared over a few steps: layers tell less of a recurrent network."""
     network = model.a2c_network
     activation = {"swish": "silu"}.get(network.activation, network.activation)
@@ -97,11 +97,11 @@ def from_rl_games_file(path: str | Path, activation: str | None, facts: Facts | 
         raise ValueError(f"{name} is not an rl-games checkpoint: its model has {odd[0]!r}, which is no tensor")
     weights = {key.replace("_orig_mod.", ""): value for key, value in checkpoint["model"].items()}
     check_numbers(name, weights)
-    steps = checkpoint.get("frame")
-    counted = isinstance(steps, (int, float)) and 0 <= steps < 2**53
-    known = {"library": "rl-games"} | ({"steps": int(steps)} if counted else {})
+    steps, known = checkpoint.get("frame"), {"library": "rl-games"} | (facts or {})
+    if isinstance(steps, (int, float)) and 0 <= steps < 2**53:
+        known = {"steps": int(steps)} | known
     try:
-        policy = _from_weights(weights, activation, known | (facts or {}), name)
+        policy = _from_weights(weights, activation, known, name)
         policy.check_bounded()
     except (ValueError, RuntimeError, TypeError, IndexError, KeyError) as error:
         raise ValueError(f"{name} is not a whole policy: {error}") from error
@@ -166,7 +166,8 @@ def from_rsl_rl(source: Any, facts: Facts | None = None) -> Policy:
 def from_skrl(agent: Any, facts: Facts | None = None) -> Policy:
     """The Gaussian policy of a skrl agent."""
     scalers = require("skrl.resources.preprocessors.torch", extra="skrl")
-    actor, scaler = agent.policy, getattr(agent, "_observation_preprocessor", None)
+    actor = agent.policy
+    scaler: Any = getattr(agent, "_observation_preprocessor", None)
     size = _size(actor.observation_space, actor.action_space)
     normaliser = _identity(size)
     if isinstance(scaler, scalers.RunningStandardScaler):
@@ -199,7 +200,8 @@ def _follow(
     actor: nn.Module, act: Callable[[Tensor], Tensor], normaliser: Normaliser, device: torch.device | str
 ) -> tuple[Layers, str]:
     """The linear layers and the activation between them, through which `act` takes an observation to an action."""
-    mean, std, clip = (x.detach().cpu().float() if isinstance(x, Tensor) else x for x in normaliser)
+    mean, std, clip = normaliser
+    mean, std = mean.detach().cpu().float(), std.detach().cpu().float()
     # Wide enough to reach the normaliser's limits.
     obs = mean + 3 * std * torch.randn(64, len(mean), generator=torch.Generator().manual_seed(0))
     calls = []

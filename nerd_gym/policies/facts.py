@@ -46,9 +46,9 @@ def trained_for(policy: Path, backend: str | None = None) -> tuple[str, str, dic
     facts = Policy.load(policy).facts
     if "env" not in facts or "backend" not in facts:
         raise ValueError(f"{policy.name} does not tell its environment; use nerd-gym play ID --agent {policy}")
-    env_id, backend, options = facts["env"], backend or facts["backend"], dict(facts["options"])
+    env_id, chosen, options = facts["env"], str(backend or facts["backend"]), dict(facts["options"])
     options.pop("threads", None)  # which changes nothing
-    return env_id, backend, options if backend == facts["backend"] else of_task(env_id, options)
+    return env_id, chosen, options if chosen == facts["backend"] else of_task(env_id, options)
 
 
 def of_task(env_id: str, options: dict[str, Any]) -> dict[str, Any]:

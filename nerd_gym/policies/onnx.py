@@ -103,6 +103,7 @@ class OnnxPolicy:
         """Forget what was seen: everything, or of the episodes of a mask [N]."""
         if rows is None:
             self._state = {}
+            return
         for name, state in self._state.items():
             self._state[name] = np.where(rows.cpu().numpy()[:, None], np.float32(0), state)
 
@@ -150,7 +151,7 @@ def onnx_model(policy: Policy) -> Any:
             x = node({"tanh": "Tanh", "relu": "Relu", "elu": "Elu"}[policy.activation], x)
         x = node("Gemm", x, constant(f"weight_{k}", weight), constant(f"bias_{k}", bias), transB=1)
     node("Clip", x, constant("action_min", -1.0), constant("action_max", 1.0), name="actions")
-    sizes = (policy.memory.rnn.num_layers, "batch", policy.memory.units) if state else ()
+    sizes = () if policy.memory is None else (policy.memory.rnn.num_layers, "batch", policy.memory.units)
     inputs = [value("obs", "batch", policy.obs_size), *(value(name, *sizes) for name in state)]
     outputs = [value("actions", "batch", policy.action_size), *(value(f"{name}_out", *sizes) for name in state)]
     graph = helper.make_graph(nodes, "policy", inputs, outputs, constants)

@@ -7,6 +7,7 @@ from typing import Any
 
 import gymnasium
 
+from nerd_gym.envs.factory import native
 from nerd_gym.utils.progress import progress
 from nerd_gym.wrappers import RecordEpisodeStatistics, RecordVideo
 from nerd_gym.wrappers.reference_observation import in_layout
@@ -39,8 +40,10 @@ def play(
         render_mode="human" if window else None,
         **(options or {}),
     )
-    native = env.unwrapped
-    steps = steps or native.horizon
+    inner = native(env)
+    steps = steps or inner.horizon
+    if steps is None:
+        raise ValueError(f"{env_id} has no horizon; say how many steps to play")
     env = statistics = RecordEpisodeStatistics(env)
     env = in_layout(env, layout)
     player = load_agent(agent, env, activation, seed)
@@ -53,7 +56,7 @@ def play(
             obs, _, terminated, truncated, info = env.step(player.act(obs))
             player.reset(terminated | truncated)
             if window:
-                native.render()
+                inner.render()
             done = info["_episode"]
             returns += info["episode"]["r"][done].tolist()
             lengths += info["episode"]["l"][done].tolist()

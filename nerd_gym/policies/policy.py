@@ -50,8 +50,8 @@ class Memory(nn.Module):
     def forward(self, x: Tensor, state: tuple[Tensor, ...] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
         """[N, inputs] and the state, None at the start -> [N, units] and the next state, each [depth, N, units]."""
         single = isinstance(self.rnn, nn.GRU)
-        out, state = self.rnn(x[None], state[0] if state and single else state)
-        return self.norm(out[0]), (state,) if single else state
+        out, after = self.rnn(x[None], state[0] if state and single else state)
+        return self.norm(out[0]), (after,) if single else after
 
 
 class Policy(nn.Module):
@@ -68,6 +68,9 @@ class Policy(nn.Module):
         facts: what is known of the policy (environment, library, steps, seed, ...), kept with it in files.
         memory: tensors of a :class:`Memory`; None for none.
     """
+
+    mean: Tensor
+    std: Tensor
 
     def __init__(
         self,
@@ -94,6 +97,8 @@ class Policy(nn.Module):
         if len(std) != len(mean) or (self.memory and self.memory.rnn.input_size != len(mean)):
             raise ValueError(f"mean has {len(mean)} entries; std or memory has another number of them")
         self.activation, self.clip, self.facts = activation, clip, dict(facts or {})
+        # Whether the network sees the observation beside what the memory says.
+        self.concat = self.memory is not None and shapes[0][1] > self.memory.units
         self.register_buffer("mean", mean.detach().cpu().float().clone())
         self.register_buffer("std", std.detach().cpu().float().clone())
         modules: list[nn.Module] = []
@@ -114,7 +119,7 @@ class Policy(nn.Module):
     @property
     def action_size(self) -> int:
         """Length of an action."""
-        return self.network[-1].out_features
+        return len(self.layers[-1][1])
 
     @property
     def layers(self) -> Layers:
@@ -126,7 +131,7 @@ class Policy(nn.Module):
         if obs.shape[-1] != self.obs_size:
             raise ValueError(f"this policy takes {self.obs_size} observations; it was given {obs.shape[-1]}")
         seen = self.normalise(obs)
-        return self.network(seen if self.memory is None else self._remember(seen)).clamp(-1, 1)
+        return self.network(seen if self.memory is None else self._remember(self.memory, seen)).clamp(-1, 1)
 
     forward = act
 
@@ -137,15 +142,10 @@ class Policy(nn.Module):
         elif self._state is not None:
             self._state = tuple(torch.where(rows[:, None], 0.0, state) for state in self._state)
 
-    @property
-    def concat(self) -> bool:
-        """Whether the network sees the observation beside what the memory says."""
-        return self.memory is not None and self.network[0].in_features > self.memory.units
-
-    def _remember(self, seen: Tensor) -> Tensor:
+    def _remember(self, memory: Memory, seen: Tensor) -> Tensor:
         if self._state is not None and self._state[0].shape[1] != len(seen):
             raise ValueError(f"this policy remembers {self._state[0].shape[1]} rows, not {len(seen)}; reset() forgets")
-        out, self._state = self.memory(seen, self._state)
+        out, self._state = memory(seen, self._state)
         return torch.cat([out, seen], -1) if self.concat else out
 
     def check_bounded(self) -> None:
@@ -196,10 +196,10 @@ class Policy(nn.Module):
         check_numbers(path.name, tensors)
         if isinstance(facts.get("dynamics"), dict) and "kind" in facts["dynamics"]:
             facts["dynamics"]["kind"] = current_kind(facts["dynamics"]["kind"])
-        activation, clip = facts.pop("activation"), facts.pop("clip", 5.0)
+        own, clip = facts.pop("activation"), facts.pop("clip", 5.0)
         try:
             layers, memory = numbered_layers(tensors, "network."), strip_prefix(tensors, "memory.")
-            policy = cls(tensors["mean"], tensors["std"], layers, activation, clip, facts, memory)
+            policy = cls(tensors["mean"], tensors["std"], layers, own, clip, facts, memory)
             policy.check_bounded()
         except (ValueError, RuntimeError, TypeError, IndexError) as error:
             raise ValueError(f"{path.name} is not a whole policy: {error}") from error

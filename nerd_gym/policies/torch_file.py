@@ -69,6 +69,8 @@ MARK = object()
 def read_torch_file(path: str | Path) -> Any:
     """What a checkpoint holds; UnsafePolicy if it asks for code, ValueError if it is damaged or not a checkpoint."""
     path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no checkpoint at {path}")
     try:
         if not zipfile.is_zipfile(path) and path.read_bytes()[:1] == pickle.PROTO:
             raise UnsafePolicy("it is a bare pickle, no plain checkpoint")
@@ -78,7 +80,7 @@ def read_torch_file(path: str | Path) -> Any:
         raise UnsafePolicy(f"{path.name} was refused and nothing of it was run: {error}") from error
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, struct.error, zipfile.BadZipFile) as error:
         raise ValueError(f"{path.name} is not a checkpoint, or is damaged: {error}") from error
-    except (EOFError, NotImplementedError, OverflowError, RuntimeError, RecursionError) as error:
+    except (OSError, EOFError, NotImplementedError, OverflowError, RuntimeError, RecursionError) as error:
         raise ValueError(f"{path.name} is not a checkpoint, or is damaged: {type(error).__name__}: {error}") from error
 
 

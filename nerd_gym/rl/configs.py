@@ -6,6 +6,7 @@ A section is named by an id, or by an id and options, ``NeRD/Franka-v0 control=t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -33,6 +34,19 @@ class Run:
     """What the library sees of a reward. Returns are told unscaled."""
 
 
+def _count(value: Any, most: float) -> bool:
+    return type(value) is int and 1 <= value <= most
+
+
+# Which values may stand there, and in words.
+RUN_VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "num_envs": (lambda x: _count(x, 1e7), "a count from 1 to 10 million"),
+    "steps": (lambda x: _count(x, 1e12), "a count from 1"),
+    "random_ages": (lambda x: isinstance(x, bool), "true, false"),
+    "reward_scale": (lambda x: type(x) in (int, float) and 0 < x < 1e9, "a positive number"),
+}
+
+
 def load_config(
     library: str, env_id: str, options: dict[str, Any], file: Path | None = None, changes: tuple[str, ...] = ()
 ) -> tuple[Run, Config]:
@@ -50,6 +64,9 @@ def load_config(
     sections = load_yaml(path)
     if not isinstance(sections, dict) or not isinstance(sections.get("default"), dict):
         raise ValueError(f"{path.name} has no section `default`")
+    for name, section in sections.items():
+        if not isinstance(name, str) or not name.split() or not isinstance(section, dict):
+            raise ValueError(f"{path.name} has a section {name!r} that is no name with settings under it")
     config: Config = {}
     for name, section in sections.items():
         if name == "default" or _fits(name, env_id, options):
@@ -57,11 +74,16 @@ def load_config(
     for change in changes:
         _change(config, change)
     run = config.pop("run", {})
+    if not isinstance(run, dict):
+        raise ValueError(f"{path.name} has run = {run!r}; it must be settings of {Run.__name__}")
     known = [f.name for f in fields(Run)]
     if odd := sorted(set(run) - set(known)):
-        raise ValueError(f"unknown run.{odd[0]}; valid: {', '.join(known)}")
+        raise ValueError(f"unknown run.{odd[0]} in {path.name}; valid: {', '.join(known)}")
     if missing := sorted({"num_envs", "steps"} - set(run)):
         raise ValueError(f"{path.name} does not tell run.{missing[0]}")
+    for name, (valid, words) in RUN_VALUES.items():
+        if name in run and not valid(run[name]):
+            raise ValueError(f"run.{name} is {run[name]!r} with {path.name}; valid: {words}")
     return Run(**run), config
 
 

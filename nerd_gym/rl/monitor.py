@@ -6,10 +6,10 @@ from collections import deque
 from typing import Any
 
 import torch
-from gymnasium.vector import VectorWrapper
+from gymnasium.vector import VectorEnv, VectorWrapper
 from torch import Tensor
 
-from nerd_gym.envs.vector import NerdVectorEnv
+from nerd_gym.envs.factory import native
 
 WINDOW = 200  # finished episodes that the mean return is taken over, at least
 
@@ -24,9 +24,10 @@ class Monitor(VectorWrapper):
         state: of :meth:`state`; the first reset then goes back to it.
     """
 
-    def __init__(self, env: NerdVectorEnv, random_ages: bool, state: dict[str, Any] | None = None):
+    def __init__(self, env: VectorEnv, random_ages: bool, state: dict[str, Any] | None = None):
         super().__init__(env)
-        n, device = env.num_envs, env.unwrapped.device
+        self._native = native(env)
+        n, device = env.num_envs, self._native.device
         self._random_ages, self._resumed = random_ages, state
         self._return = torch.zeros(n, device=device)
         self._length = torch.zeros(n, device=device)
@@ -40,13 +41,15 @@ class Monitor(VectorWrapper):
             for name in ("return", "length", "whole", "sums"):
                 getattr(self, f"_{name}").copy_(state[name])
             self._recent = deque(map(tuple, state["recent"]))
-            return self.env.unwrapped.restore(state["env"]), {}
+            return self._native.restore(state["env"]), {}
         obs, info = self.env.reset(seed=seed, options=options)
-        native = self.env.unwrapped
-        self._return.zero_(), self._length.zero_(), self._whole.fill_(True)
-        if self._random_ages and native.horizon is not None:
-            ages = torch.randint(native.horizon, (self.num_envs,)).to(native.device)
-            native.episode_steps.copy_(ages)
+        self._return.zero_()
+        self._length.zero_()
+        self._whole.fill_(True)
+        horizon = self._native.horizon
+        if self._random_ages and horizon is not None:
+            ages = torch.randint(horizon, (self.num_envs,)).to(self._native.device)
+            self._native.episode_steps.copy_(ages)
             self._whole.copy_(ages == 0)
         return obs, info
 
@@ -76,4 +79,4 @@ class Monitor(VectorWrapper):
     def state(self) -> dict[str, Any]:
         """Everything that the run needs to go on from here."""
         tensors = {name: getattr(self, f"_{name}").clone() for name in ("return", "length", "whole", "sums")}
-        return {**tensors, "recent": list(self._recent), "env": self.env.unwrapped.snapshot()}
+        return {**tensors, "recent": list(self._recent), "env": self._native.snapshot()}

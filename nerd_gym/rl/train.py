@@ -232,8 +232,9 @@ def _seed(seed: int) -> None:
 
 
 def _random_state() -> dict[str, Any]:
-    kind, keys, position, has_gauss, gauss = np.random.get_state()
-    numpy_state = [kind, torch.as_tensor(keys.astype(np.int64)), position, has_gauss, gauss]
+    drawn = np.random.get_state(legacy=False)
+    keys = torch.as_tensor(drawn["state"]["key"].astype(np.int64))
+    numpy_state = [drawn["bit_generator"], keys, drawn["state"]["pos"], drawn["has_gauss"], drawn["gauss"]]
     devices = torch.cuda.get_rng_state_all()  # none without CUDA
     return {"python": random.getstate(), "numpy": numpy_state, "torch": torch.get_rng_state(), "cuda": devices}
 

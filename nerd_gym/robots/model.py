@@ -45,6 +45,23 @@ FREE, BALL, SLIDE, HINGE = 0, 1, 2, 3
 PLANE, SPHERE, CAPSULE, BOX = 0, 2, 3, 6
 
 
+# Arrays of MuJoCo's model that the suite computes with, and how large their numbers may be.
+MUST_BE_FINITE = (
+    "body_mass",
+    "body_inertia",
+    "body_pos",
+    "body_quat",
+    "body_ipos",
+    "body_iquat",
+    "jnt_pos",
+    "jnt_axis",
+)
+MUST_BE_FINITE += ("jnt_range", "jnt_stiffness", "qpos0", "qpos_spring", "dof_armature", "dof_damping")
+MUST_BE_FINITE += ("geom_size", "geom_pos", "geom_quat")
+LARGEST = 1e12
+MOST_SUBSTEPS = 10_000
+
+
 class UnsupportedRobot(ValueError):
     """The MJCF asks for something that the suite's backends do not simulate alike."""
 
@@ -142,6 +159,27 @@ class RobotModel:
 
 @lru_cache(maxsize=32)
 def _load(path: Path, _mtime: int) -> RobotModel:
+    try:
+        robot = _read(path)
+    except UnsupportedRobot as error:
+        told = str(error)
+        raise error if path.name in told else UnsupportedRobot(f"{path.name}: {told}") from error
+    except (ArithmeticError, UnicodeError, LookupError) as error:  # of numbers and names that make no robot
+        raise ValueError(f"{path.name} is not a valid MJCF: {type(error).__name__}: {error}") from error
+    m = robot.mj_model
+    for name in MUST_BE_FINITE:
+        if not np.isfinite(getattr(m, name)).all() or np.abs(getattr(m, name)).max(initial=0.0) > LARGEST:
+            raise ValueError(f"{path.name} is not a valid MJCF: {name} has numbers beyond {LARGEST:g}")
+    for name, values in (("contact_gains", robot.contact_gains), ("limit_gains", robot.limit_gains)):
+        if not np.isfinite(values).all() or min(values) < 0:
+            raise UnsupportedRobot(f"{path.name}: {name} are {values}; they must be finite and not negative")
+    if not 1e-7 <= robot.timestep <= 1 or robot.substeps > MOST_SUBSTEPS:
+        told = f"timestep {robot.timestep:g} s and {robot.substeps} substeps in a frame"
+        raise UnsupportedRobot(f"{path.name} has {told}; valid: 1e-7 to 1 s, at most {MOST_SUBSTEPS}")
+    return robot
+
+
+def _read(path: Path) -> RobotModel:
     import mujoco
 
     if hasattr(mujoco, "MjLogConfig"):  # or MuJoCo writes its warnings to a file in the user's folder too
