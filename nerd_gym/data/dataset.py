@@ -88,7 +88,7 @@ def generate(plan: DatasetPlan, path: Path) -> dict[str, int]:
     if not 0 <= plan.task_share <= 1:
         raise ValueError(f"the share of the task is {plan.task_share}; it must be from 0 to 1")
     if plan.policies and not plan.task_share:
-        raise ValueError("policies excitation robots from the starts of their task, whose share is 0; give it one")
+        raise ValueError("policies drive robots from the starts of their task, whose share is 0; give it one")
     if plan.starts != STARTS and not plan.task_share:
         raise ValueError("starts are those of a robot's task, whose share is 0; give it one")
     odd = [start for start in plan.starts if start not in STARTS]
@@ -100,7 +100,8 @@ def generate(plan: DatasetPlan, path: Path) -> dict[str, int]:
     if path.exists():
         _same_plan(path, facts)
         with h5py.File(path) as file:
-            return {name: int(file.attrs[name]) for name in ("trajectories", "transitions", "dropped")}
+            made = attributes(file)
+            return {name: int(made[name]) for name in ("trajectories", "transitions", "dropped")}
     parts = path.with_name(f"{path.name}.parts")
     parts.mkdir(parents=True, exist_ok=True)
     names = [parts / f"{block:06d}.h5" for block in range(plan.blocks)]
@@ -190,21 +191,34 @@ def _merge(names: list[Path], path: Path, facts: dict[str, Any]) -> dict[str, in
     with atomic_write(path) as part, h5py.File(part, "w") as out:
         for name in names:
             with h5py.File(name) as block:
-                dropped += int(block.attrs["dropped"])
+                dropped += int(attributes(block)["dropped"])
                 for field in FIELDS:
-                    values = block[field][:]
+                    values = array_in(block, field)[:]
                     if field not in out:
                         shape = values.shape[1:]
                         out.create_dataset(
                             field, (0, *shape), np.float32, maxshape=(None, *shape), chunks=(BLOCK, *shape)
                         )
-                    data = out[field]
+                    data = array_in(out, field)
                     data.resize(len(data) + len(values), axis=0)
                     data[len(data) - len(values) :] = values
-        trajectories = len(out["q"])
+        trajectories = len(array_in(out, "q"))
         counts = {"trajectories": trajectories, "transitions": trajectories * int(facts["frames"]), "dropped": dropped}
         out.attrs.update(facts | counts)
     return counts
+
+
+def attributes(file: h5py.File) -> dict[str, Any]:
+    """What a file says of itself."""
+    return dict(file.attrs)
+
+
+def array_in(file: h5py.File, name: str) -> h5py.Dataset:
+    """The array of a name."""
+    found = file.get(name)
+    if not isinstance(found, h5py.Dataset):
+        raise ValueError(f"{file.filename} has no array {name!r}; it is not a dataset of nerd-gym generate")
+    return found
 
 
 def _same_plan(path: Path, facts: dict[str, Any]) -> None:

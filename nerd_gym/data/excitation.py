@@ -9,7 +9,8 @@ base every fifth block of it has the published ranges.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,7 +43,7 @@ class Ranges:
     full: float = 0.0  # the part of the trajectories that is pushed at full scale
     slow: bool = False  # every trajectory has a scale of its own for the rates at its start
 
-    def as_dict(self) -> dict[str, float]:
+    def as_dict(self) -> dict[str, Any]:
         """For the record."""
         return asdict(self)
 
@@ -69,7 +70,7 @@ def ranges_for(robot: RobotModel, preset: str, block: int = 0) -> Ranges:
         return Ranges(joint_rate=15.0 if robot.nj <= 2 else 8.0)
     if preset == "wide" and block % PUBLISHED_BLOCK != PUBLISHED_BLOCK - 1:
         return LEGGED
-    return Ranges(**REFERENCE.as_dict() | REFERENCE_ROBOTS.get(robot.name, {}))
+    return replace(REFERENCE, **REFERENCE_ROBOTS.get(robot.name, {}))
 
 
 class Sampler:
@@ -109,8 +110,7 @@ class Sampler:
         normal = torch.tensor([0.0, 0.0, 1.0]).repeat(self.n, 1)
         if not robot.free_base:  # a plane anywhere, seen from a robot that cannot leave its place
             normal = torch.nn.functional.normalize(self.uniform(self.n, 3), dim=-1)
-        ground = torch.zeros(self.n, 3), normal
-        self.backend.reset(everyone, q, qd, tuple(x.to(device) for x in ground))
+        self.backend.reset(everyone, q, qd, (torch.zeros(self.n, 3).to(device), normal.to(device)))
         lowest = self.backend.contacts.distance.amin(-1, keepdim=True).cpu()
         gap = self._gaps()
         if robot.free_base:

@@ -17,7 +17,7 @@ from nerd_gym.robots.contacts import ContactFinder
 from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.model import RobotModel
 
-from .dataset import BLOCK, FIELDS
+from .dataset import BLOCK, FIELDS, array_in, attributes
 
 HELD_BACK = 0.05  # of the trajectories
 ONE_VALUE = ("backend", "backend_options", "frames")  # that files read together must agree in
@@ -62,7 +62,7 @@ def read_facts(path: Path, robot: RobotModel) -> dict[str, Any]:
     """The attributes of a file of `nerd-gym generate`, if it is of this robot."""
     try:
         with h5py.File(path) as file:
-            facts = dict(file.attrs)
+            facts = attributes(file)
     except OSError as error:
         raise ValueError(f"{path} is not a dataset of nerd-gym generate: {error}") from error
     if facts.get("robot_hash") != robot.hash:
@@ -78,7 +78,7 @@ def _joined(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 def _read(path: Path, robot: RobotModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
     facts = read_facts(path, robot)
     with h5py.File(path) as file:
-        return {name: torch.as_tensor(file[name][:]) for name in FIELDS}, facts
+        return {name: torch.as_tensor(array_in(file, name)[:]) for name in FIELDS}, facts
 
 
 def _command(robot: RobotModel, facts: dict[str, Any]) -> str:

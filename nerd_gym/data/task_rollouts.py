@@ -65,13 +65,19 @@ def all_limited(robot: RobotModel) -> bool:
 
 def check_policies(robot: RobotModel, policies: Sequence[Path]) -> str:
     """The id of the environment that policies act in; an error if there is none or they are of another."""
-    env_id = task_of(robot)
-    if env_id is None:
-        raise ValueError(f"{robot.name!r} has no task to roll out; valid share of a task: 0")
+    env_id = env_of(robot)
     for path in policies:
         found, _ = task_of_policy(path)
         if found != env_id:
             raise ValueError(f"{path.name} is a policy of {found}; the data are of {env_id}")
+    return env_id
+
+
+def env_of(robot: RobotModel) -> str:
+    """The id of the environment with a robot's task, or an error."""
+    env_id = task_of(robot)
+    if env_id is None:
+        raise ValueError(f"{robot.name!r} has no task to roll out; valid share of a task: 0")
     return env_id
 
 
@@ -93,7 +99,7 @@ class TaskRollouts:
         model: Path | None = None,
         starts: Sequence[str] = STARTS,
     ):
-        env_id = task_of(robot)
+        env_id = env_of(robot)
         self._make = lambda task: endless_env(env_id, num_envs, backend, **task, **options)
         self._model = model
         self._make_modelled = lambda task: endless_env(env_id, num_envs, NeuralBackend.name, **task, model=model)
@@ -220,14 +226,14 @@ class Excitation:
         force = task.joint_force(action, self._state)
         force = torch.where((self._kind == LIMP).to(device), 0.0, force)
         if self._pose is not None:
-            force = torch.where((self._kind == SPRING).to(device), self._spring(), force)
+            force = torch.where((self._kind == SPRING).to(device), self._spring(self._pose), force)
         self.backend.step(force)
         return force
 
-    def _spring(self) -> Tensor:
-        """[N, nj]: forces to targets about the task's pose that stay while the noise does."""
+    def _spring(self, pose: Tensor) -> Tensor:
+        """[N, nj]: forces to targets about a pose [nj] that stay while the noise does."""
         robot, backend = self.backend.robot, self.backend
-        target = self._pose + REACH * self._spread * self._noise
+        target = pose + REACH * self._spread * self._noise
         push = self._stiffness * (target - backend.q[:, robot.joint_q].cpu())
         return (push - self._damping * backend.qd[:, robot.joint_qd].cpu()).to(backend.device)
 
