@@ -69,7 +69,8 @@ def from_rl_games(agent: Any, facts: Facts | None = None) -> Policy:
 def _recurrent_rl_games(model: Any, size: int, facts: Facts) -> Policy:
     """Read from the weights, and compared over a few steps: layers tell less of a recurrent network."""
     network = model.a2c_network
-    activation = {"swish": "silu"}.get(network.activation, network.activation)
+    own: str = network.activation
+    activation = {"swish": "silu"}.get(own, own)
     policy = _from_weights(model.state_dict(), activation, facts, "the agent", size)
     device, names = next(model.parameters()).device, [type(m).__name__ for m in (network.mu_act, network.actor_cnn)]
     if not network.is_rnn_before_mlp or names != ["Identity", "Sequential"]:
@@ -97,11 +98,12 @@ def from_rl_games_file(path: str | Path, activation: str | None, facts: Facts | 
         raise ValueError(f"{name} is not an rl-games checkpoint: its model has {odd[0]!r}, which is no tensor")
     weights = {key.replace("_orig_mod.", ""): value for key, value in checkpoint["model"].items()}
     check_numbers(name, weights)
-    steps, known = checkpoint.get("frame"), {"library": "rl-games"} | (facts or {})
+    known: Facts = {"library": "rl-games"}
+    steps = checkpoint.get("frame")
     if isinstance(steps, (int, float)) and 0 <= steps < 2**53:
-        known = {"steps": int(steps)} | known
+        known["steps"] = int(steps)
     try:
-        policy = _from_weights(weights, activation, known, name)
+        policy = _from_weights(weights, activation, known | (facts or {}), name)
         policy.check_bounded()
     except (ValueError, RuntimeError, TypeError, IndexError, KeyError) as error:
         raise ValueError(f"{name} is not a whole policy: {error}") from error

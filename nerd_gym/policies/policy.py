@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -103,7 +103,8 @@ class Policy(nn.Module):
         self.register_buffer("std", std.detach().cpu().float().clone())
         modules: list[nn.Module] = []
         for weight, bias in layers:
-            linear = skip_init(nn.Linear, weight.shape[1], weight.shape[0])  # draws no random numbers
+            # Draws no random numbers.
+            linear = cast("nn.Linear", skip_init(nn.Linear, weight.shape[1], weight.shape[0]))
             linear.weight.data.copy_(weight)
             linear.bias.data.copy_(bias)
             modules += [linear, ACTIVATIONS[activation]()]
