@@ -129,7 +129,7 @@ class Train:
                 own = self.mjcf or self.robot
                 raise FileNotFoundError(f"no dataset at {path}; make one with nerd-gym generate {own}")
         out = self.out or Path("out/models") / f"{robot.name}-{kind}.safetensors"
-        network = tuple(map(key_value, self.size))
+        network = tuple(map(network_size, self.size))
         chosen = ("steps", "batch", "optimiser", "lr", "polish", "transitions", "force_net", "seed")
         settings = Settings(
             kind=kind,
@@ -233,6 +233,14 @@ class Evaluate:
             self.video,
             self.reference,
         )
+
+
+def network_size(text: str) -> tuple[str, int]:
+    """KEY=VALUE with a whole number, e.g. width=384."""
+    key, value = key_value(text)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"size {key} is {value!r}; it must be a whole number")
+    return key, value
 
 
 def _robot(text: str, own: bool = False):

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from nerd_gym.backends import backends_for, parse_backend
 from nerd_gym.backends.base import Backend
+from nerd_gym.envs.factory import native
 from nerd_gym.envs.vector import NerdVectorEnv
 from nerd_gym.policies.agents import Agent, agent_name, load_agent
 from nerd_gym.registration import env_spec
@@ -25,7 +26,7 @@ from nerd_gym.robots.model import HINGE, RobotModel
 from nerd_gym.robots.state import MEASURES, FrameInput
 from nerd_gym.utils.progress import progress
 
-from .episodes import Episodes, Probe, episode_env, first_episodes
+from .episodes import Episodes, Probe, episode_env, first_episodes, horizon_of
 from .metrics import Estimate, errors_between, estimate, quantities, quartiles
 from .verdict import Verdict, judge
 
@@ -105,7 +106,7 @@ class Comparison:
     @property
     def verdicts(self) -> dict[str, Verdict]:
         """By backend."""
-        return {run.label: run.verdict for run in self.runs[1:]}
+        return {run.label: run.verdict for run in self.runs[1:] if run.verdict is not None}
 
     @property
     def pair(self) -> tuple[BackendRun, BackendRun]:
@@ -169,9 +170,9 @@ def compare(
             envs.append(episode_env(env_id, episodes, p.backend, layout, **options | p.options))
             stack.callback(envs[-1].close)
         agent = load_agent(policy, envs[0], activation, seed)
-        runs = _play(specs, envs, agent, seed, displaced)
+        runs = _play(env_id, specs, envs, agent, seed, displaced)
     _check_starts(runs[:-1])
-    task = envs[0].unwrapped.task
+    task = native(envs[0]).task
     for run in runs:
         run.figures = estimate(quantities(run.played), resamples, seed)
         if run is not runs[0]:
@@ -200,15 +201,15 @@ def compare(
 
 
 def _play(
-    specs: list[BackendSpec], envs: list[VectorEnv], agent: Agent, seed: int, displaced: float
+    env_id: str, specs: list[BackendSpec], envs: list[VectorEnv], agent: Agent, seed: int, displaced: float
 ) -> list[BackendRun]:
     """Episodes on every backend, and at last on the first from displaced starts; with what learned models trust."""
     label = f"{specs[0].label}, starts displaced by {displaced:g}"
     todo = [(p, env, 0.0) for p, env in zip(specs, envs, strict=True)]
     todo.append((replace(specs[0], label=label), envs[0], displaced))
-    judges = {k: env.unwrapped.backend for k, env in enumerate(envs) if _tells_trust(env.unwrapped.backend)}
-    native, runs = envs[0].unwrapped, []
-    with progress(total=len(todo) * native.horizon, unit="step", desc=f"compare {native.spec.id}") as bar:
+    judges = {k: backend for k, env in enumerate(envs) if _tells_trust(backend := native(env).backend)}
+    horizon, runs = horizon_of(native(envs[0])), []
+    with progress(total=len(todo) * horizon, unit="step", desc=f"compare {env_id}") as bar:
         for k, (p, env, away) in enumerate(todo):
             bar.set_postfix_str(p.label)
             probes: dict[str, Probe] = {}
@@ -216,8 +217,8 @@ def _play(
                 if k in (0, j):
                     probes |= {f"trust {j}": _trust(judge), f"ratios {j}": _ratios(judge)}
             played = first_episodes(env, agent, seed, away, probes, bar.update)
-            bar.update(native.horizon - len(played.running))
-            backend = env.unwrapped.backend
+            bar.update(horizon - len(played.running))
+            backend = native(env).backend
             model = {name: backend.facts[name] for name in MODEL_FACTS if name in backend.facts}
             runs.append(BackendRun(p, played, backend.learned, model=model))
     for k, judge in judges.items():
@@ -263,13 +264,16 @@ def _at_rest(backend: Backend) -> FrameInput:
 
 def _trust(judge: Backend) -> Probe:
     def probes(env: NerdVectorEnv) -> Tensor:
-        return judge.trust_in(env.backend.last, (env.backend.ground_point, env.backend.ground_normal))
+        trust = judge.trust_in(env.backend.last_frame, (env.backend.ground_point, env.backend.ground_normal))
+        if trust is None:
+            raise RuntimeError(f"{judge.name} does not tell how far it may be believed")
+        return trust
 
     return probes
 
 
 def _ratios(judge: Backend) -> Probe:
-    return lambda env: torch.stack(list(judge.range_ratios(env.backend.last).values()), -1)
+    return lambda env: torch.stack(list(judge.range_ratios(env.backend.last_frame).values()), -1)
 
 
 def _trusted(played: Episodes, judge: int, names: list[str]) -> Trusted:

@@ -10,7 +10,7 @@ import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor
 
-from nerd_gym.envs.factory import manual_reset_env
+from nerd_gym.envs.factory import manual_reset_env, native
 from nerd_gym.envs.vector import NerdVectorEnv
 from nerd_gym.policies.agents import Agent
 from nerd_gym.robots.model import RobotModel
@@ -67,29 +67,27 @@ def first_episodes(
         probes: functions of the native environment to be called after every step, by name.
         on_step: called after every step.
     """
-    native = env.unwrapped
-    if native.autoreset_mode is not AutoresetMode.DISABLED or native.array != "torch" or native.horizon is None:
-        raise ValueError("first episodes need an environment with array='torch', autoreset DISABLED and a horizon")
-    backend = native.backend
+    inner = native(env)
+    horizon, backend = horizon_of(inner), inner.backend
     agent.reset()
     obs, _ = env.reset(seed=seed)
     if displaced:
-        state = displace(native.task.robot, backend.q, displaced, seed), backend.qd.clone()
+        state = displace(inner.task.robot, backend.q, displaced, seed), backend.qd.clone()
         obs, _ = env.reset(seed=seed, options={"state": state})
     parts = ("q", "qd", "ground_point", "ground_normal")
-    start = {name: getattr(backend, name).clone() for name in parts} | {"goal": native.goal.clone()}
-    nothing = torch.zeros(native.num_envs, dtype=torch.bool, device=native.device)
+    start = {name: getattr(backend, name).clone() for name in parts} | {"goal": inner.goal.clone()}
+    nothing = torch.zeros(inner.num_envs, dtype=torch.bool, device=inner.device)
     returns, now_running = nothing.float(), ~nothing
     terminated, diverged = nothing.clone(), nothing.clone()
     running, series = [], {}
     q = start["q"]
-    for _ in range(native.horizon):
+    for _ in range(horizon):
         obs, reward, failed, cut, info = env.step(agent.act(obs))
         running.append(now_running)
         q = torch.where(now_running[:, None], backend.q, q)
         told = {"q": q} | ({"model_trust": info["model_trust"]} if "model_trust" in info else {})
-        told |= {("measure", name): value for name, value in native.measures().items()}
-        told |= {("probes", name): function(native) for name, function in (probes or {}).items()}
+        told |= {("measure", name): value for name, value in inner.measures().items()}
+        told |= {("probes", name): function(inner) for name, function in (probes or {}).items()}
         for key, value in told.items():
             series.setdefault(key, []).append(value.clone())  # what a task gives may be a view of the state
         returns = returns + reward * now_running
@@ -116,6 +114,13 @@ def first_episodes(
         model_trust=stacked.get("model_trust"),
         probed=_named(stacked, "probes"),
     )
+
+
+def horizon_of(env: NerdVectorEnv) -> int:
+    """Steps of a whole episode in an environment such as :func:`first_episodes` takes; others are refused."""
+    if env.autoreset_mode is not AutoresetMode.DISABLED or env.array != "torch" or env.horizon is None:
+        raise ValueError("first episodes need an environment with array='torch', autoreset DISABLED and a horizon")
+    return env.horizon
 
 
 def displace(robot: RobotModel, q: Tensor, size: float, seed: int = 0) -> Tensor:

@@ -33,7 +33,7 @@ def plot(c: Comparison, path: Path) -> None:
 
     columns, colour = [*c.runs, c.yardstick], colours(c)
     dashes = {run.label: DASHES[k % len(DASHES)] for k, run in enumerate(columns)}  # lines often lie on one another
-    judged = [run for run in c.runs if run.trust]
+    judged = [(run, run.trust) for run in c.runs if run.trust]
     panels = 2 + len(c.baseline.played.measures) + len(c.units) + bool(judged)
     wide, high = min(3, panels), -(-panels // 3)
     figure, axes = pyplot.subplots(high, wide, figsize=(4.6 * wide, 3.3 * high), squeeze=False)
@@ -79,11 +79,11 @@ def plot(c: Comparison, path: Path) -> None:
         axis.legend(fontsize=7)
     if judged:
         axis = next(free)
-        for run in judged:
+        for run, trust in judged:
             if run.trust_on_baseline:
                 label = f"{run.label}, where {c.baseline.label} goes"
                 course(axis, run.trust_on_baseline.course, label, c.baseline.label)
-            course(axis, run.trust.course, f"{run.label}, where it goes", run.label)
+            course(axis, trust.course, f"{run.label}, where it goes", run.label)
         axis.set_ylim(-0.03, 1.03)
         axis.axhline(DOUBTED, color="#888888", linewidth=0.8, linestyle=":")
         axis.set_title("trust of the learned model")
