@@ -204,7 +204,7 @@ def test_command_line_takes_a_users_mjcf_and_names_wrong_input(tmp_path, capsys)
         (["dog"], "unknown robot 'dog'"),
         (["ant", "--transitions", "many"], "'many' is not a count"),
         (["ant", "--preset", "odd"], "unknown preset 'odd'; valid: wide, reference"),
-        (["ant", "--transitions", "0"], "transitions is 0"),
+        (["ant", "--transitions", "0"], "'0' is not a count from 1"),
         (["ant", "--task-share", "2"], "the share of the task is 2.0; it must be from 0 to 1"),
         (["ant", "--starts", "odd"], "unknown start 'odd'; valid: start, later, displaced, passive"),
         (["franka", "--starts", "passive"], "starts are those of a robot's task, whose share is 0"),

@@ -77,7 +77,8 @@ def put(model: newton.Model, it: RobotModel, q: torch.Tensor, qd: torch.Tensor) 
 
 def fresh_model(path, it: RobotModel, kind: str):
     """A small network as it is before training."""
-    facts = {"kind": kind, "robot": it.name, "robot_hash": it.hash, "frame_dt": it.frame_dt, "network": SMALL[kind]}
+    facts = {"kind": kind, "robot": it.name, "robot_hash": it.hash, "frame_dt": it.frame_dt}
+    facts |= {"teacher": "warp", "network": SMALL[kind]}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         tensors = kind_of(kind)(it, {}, facts).tensors()

@@ -42,7 +42,14 @@ def rollout_error(teacher, students, n=128, frames=100, seed=7):
 
 def learned_backend(inertias, n, path):
     model = inertias.robot
-    facts = {"kind": "structured", "robot_hash": model.hash, "frame_dt": model.frame_dt, "substeps": model.substeps}
+    facts = {
+        "kind": "structured",
+        "robot": model.name,
+        "teacher": "warp",
+        "robot_hash": model.hash,
+        "frame_dt": model.frame_dt,
+        "substeps": model.substeps,
+    }
     save_model(path, {"parameters": inertias.parameters}, facts)
     return make_backend("neural", model, n, model=path)
 
