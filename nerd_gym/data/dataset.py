@@ -29,6 +29,7 @@ from nerd_gym.utils.files import atomic_write, file_hash
 from nerd_gym.utils.progress import progress
 
 from .excitation import Sampler, ranges_for
+from .hdf5 import array_in, attributes, open_hdf5
 from .task_rollouts import STARTS, WILD, TaskRollouts, all_limited, check_policies
 
 FORMAT = 1
@@ -99,7 +100,7 @@ def generate(plan: DatasetPlan, path: Path) -> dict[str, int]:
     facts = plan.facts()
     if path.exists():
         _same_plan(path, facts)
-        with h5py.File(path) as file:
+        with open_hdf5(path) as file:
             made = attributes(file)
             return {name: int(made[name]) for name in ("trajectories", "transitions", "dropped")}
     parts = path.with_name(f"{path.name}.parts")
@@ -123,7 +124,7 @@ def generate(plan: DatasetPlan, path: Path) -> dict[str, int]:
         backend.close()
         if rollouts is not None:
             rollouts.close()
-    counts = _merge(names, path, facts)
+    counts = _merge(plan.robot, names, path, facts)
     shutil.rmtree(parts)
     return counts
 
@@ -185,47 +186,38 @@ def _write(path: Path, data: dict[str, np.ndarray], dropped: int, facts: dict[st
             file.create_dataset(name, data=values)
 
 
-def _merge(names: list[Path], path: Path, facts: dict[str, Any]) -> dict[str, int]:
+def shapes(robot: RobotModel, frames: int) -> dict[str, tuple[int, ...]]:
+    """Of the arrays of a file, for one trajectory."""
+    sizes = ((frames + 1, robot.nq), (frames + 1, robot.nv), (frames, robot.nj), (3,), (3,))
+    return dict(zip(FIELDS, sizes, strict=True))
+
+
+def _merge(robot: RobotModel, names: list[Path], path: Path, facts: dict[str, Any]) -> dict[str, int]:
     """All blocks into one chunked file, which appears when it is whole."""
-    dropped = 0
+    dropped, frames = 0, int(facts["frames"])
     with atomic_write(path) as part, h5py.File(part, "w") as out:
+        arrays = {
+            field: out.create_dataset(field, (0, *s), np.float32, maxshape=(None, *s), chunks=(BLOCK, *s))
+            for field, s in shapes(robot, frames).items()
+        }
         for name in names:
-            with h5py.File(name) as block:
+            with open_hdf5(name) as block:
                 dropped += int(attributes(block)["dropped"])
-                for field in FIELDS:
-                    values = array_in(block, field)[:]
-                    if field not in out:
-                        shape = values.shape[1:]
-                        out.create_dataset(
-                            field, (0, *shape), np.float32, maxshape=(None, *shape), chunks=(BLOCK, *shape)
-                        )
-                    data = array_in(out, field)
+                for field, data in arrays.items():
+                    values = array_in(block, field, (None, *data.shape[1:]))
                     data.resize(len(data) + len(values), axis=0)
                     data[len(data) - len(values) :] = values
-        trajectories = len(array_in(out, "q"))
-        counts = {"trajectories": trajectories, "transitions": trajectories * int(facts["frames"]), "dropped": dropped}
+        trajectories = len(arrays["q"])
+        counts = {"trajectories": trajectories, "transitions": trajectories * frames, "dropped": dropped}
         out.attrs.update(facts | counts)
     return counts
 
 
-def attributes(file: h5py.File) -> dict[str, Any]:
-    """What a file says of itself."""
-    return dict(file.attrs)
-
-
-def array_in(file: h5py.File, name: str) -> h5py.Dataset:
-    """The array of a name."""
-    found = file.get(name)
-    if not isinstance(found, h5py.Dataset):
-        raise ValueError(f"{file.filename} has no array {name!r}; it is not a dataset of nerd-gym generate")
-    return found
-
-
 def _same_plan(path: Path, facts: dict[str, Any]) -> None:
-    with h5py.File(path) as file:
-        for name, value in facts.items():
-            found = file.attrs.get(name)
-            if found != value:
-                raise ValueError(
-                    f"{path} was made with {name} = {found!r}, not {value!r}; choose another --out or remove it"
-                )
+    with open_hdf5(path) as file:
+        made = attributes(file)
+    for name, value in facts.items():
+        if made.get(name) != value:
+            raise ValueError(
+                f"{path} was made with {name} = {made.get(name)!r}, not {value!r}; choose another --out or remove it"
+            )

@@ -9,16 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import h5py
 import torch
 from torch import Tensor
 
 from nerd_gym.robots.contacts import ContactFinder
 from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.model import RobotModel
+from nerd_gym.utils.files import check_facts
 
-from .dataset import BLOCK, FIELDS, array_in, attributes
+from .dataset import BLOCK, shapes
+from .hdf5 import array_in, attributes, open_hdf5
 
+MOST_FRAMES = 1_000_000
+NEEDED = {"robot": (str,), "robot_hash": (str,), "backend": (str,), "backend_options": (str,), "preset": (str,)}
+NEEDED |= {"frames": (int,), "blocks": (int,), "seed": (int,)}
 HELD_BACK = 0.05  # of the trajectories
 ONE_VALUE = ("backend", "backend_options", "frames")  # that files read together must agree in
 Transitions = dict[str, Tensor]  # q, qd, force, next_q, next_qd [B, ...], ground_point, ground_normal [B, 3]
@@ -60,11 +64,8 @@ class Data:
 
 def read_facts(path: Path, robot: RobotModel) -> dict[str, Any]:
     """The attributes of a file of `nerd-gym generate`, if it is of this robot."""
-    try:
-        with h5py.File(path) as file:
-            facts = attributes(file)
-    except OSError as error:
-        raise ValueError(f"{path} is not a dataset of nerd-gym generate: {error}") from error
+    with open_hdf5(path) as file:
+        facts = attributes(file)
     if facts.get("robot_hash") != robot.hash:
         found = f"{facts.get('robot')!r} ({facts.get('robot_hash')})"
         raise ValueError(f"{path} holds motion of robot {found}; this is {robot.name!r} ({robot.hash})")
@@ -77,8 +78,25 @@ def _joined(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 
 def _read(path: Path, robot: RobotModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
     facts = read_facts(path, robot)
-    with h5py.File(path) as file:
-        return {name: torch.as_tensor(array_in(file, name)[:]) for name in FIELDS}, facts
+    check_facts(str(path), facts, NEEDED)
+    for name, kind in (("backend_options", dict), ("policies", list)):
+        if not isinstance(_json(path, facts.get(name, "[]" if kind is list else "{}")), kind):
+            raise ValueError(f"{path} has {name} = {facts[name]!r}; it must be a json {kind.__name__}")
+    if not 1 <= facts["frames"] <= MOST_FRAMES:
+        raise ValueError(f"{path} has {facts['frames']} frames in a trajectory; valid: 1 to {MOST_FRAMES}")
+    with open_hdf5(path) as file:
+        wanted = shapes(robot, facts["frames"])
+        arrays = {name: torch.from_numpy(array_in(file, name, (None, *shape))) for name, shape in wanted.items()}
+    if len({len(value) for value in arrays.values()}) > 1:
+        raise ValueError(f"{path} has arrays of {', '.join(f'{len(v)} {n}' for n, v in arrays.items())} trajectories")
+    return arrays, facts
+
+
+def _json(path: Path, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} has an attribute {text[:40]!r} that is not json: {error}") from error
 
 
 def _command(robot: RobotModel, facts: dict[str, Any]) -> str:

@@ -1,0 +1,153 @@
+"""The kinds of files that the suite opens: seeds to mutate, and how each is opened and used."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import torch
+
+from nerd_gym import RobotModel
+from nerd_gym.data.reader import Data
+from nerd_gym.dynamics.models.base import open_model
+from nerd_gym.dynamics.models.checkpoint import PRETRAINED
+from nerd_gym.policies import Policy
+from nerd_gym.policies.onnx import OnnxPolicy, onnx_model
+from nerd_gym.rl.configs import load_config
+from nerd_gym.robots.contacts import ContactFinder
+from nerd_gym.robots.kinematics import Kinematics
+from nerd_gym.robots.state import Motion
+from tests.fuzz.mutations import CHECKPOINTS, SAFETENSORS, TEXT, Mutation
+from tests.support.grid import ROOT
+from tests.support.policies import small_policy
+
+
+class NotFinite(Exception):
+    """A file was accepted that gives numbers which are none."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How files of a kind are made and opened."""
+
+    suffix: str
+    seeds: Callable[[], list[bytes]]
+    open: Callable[[Path], None]
+    structured: list[Mutation]
+
+
+def _policy_seeds() -> list[bytes]:
+    return [(ROOT / "policies" / "cartpole" / "swingup-warp-seed0.safetensors").read_bytes()]
+
+
+def _open_policy(path: Path) -> None:
+    policy = Policy.load(path, "relu" if path.suffix == ".pth" else None)
+    _finite(policy.act(torch.zeros(2, policy.obs_size)))
+
+
+def _model_seeds() -> list[bytes]:
+    return [(PRETRAINED / "cartpole-warp.safetensors").read_bytes()]
+
+
+@cache
+def _cartpole() -> tuple[RobotModel, ContactFinder]:
+    robot = RobotModel.named("cartpole")
+    return robot, ContactFinder(robot, Kinematics(robot))
+
+
+def _open_model(path: Path) -> None:
+    robot, find = _cartpole()
+    model, _ = open_model(path, robot, threads=1)
+    state = Motion(torch.zeros(2, robot.nq), torch.zeros(2, robot.nv))
+    contacts = find(state.q, torch.zeros(2, 3), torch.tensor([[0.0, 0.0, 1.0]]).repeat(2, 1))
+    after = model.predict(state, torch.zeros(2, robot.nj), contacts, model.new_history(2))
+    _finite(torch.cat(after, 1))
+
+
+def _checkpoint_seeds() -> list[bytes]:
+    """As rl-games has them."""
+    linear = {"weight": torch.randn(8, 5), "bias": torch.zeros(8)}
+    model = {f"a2c_network.actor_mlp.0.{name}": value for name, value in linear.items()}
+    model |= {"a2c_network.mu.weight": torch.randn(1, 8), "a2c_network.mu.bias": torch.zeros(1)}
+    model |= {"running_mean_std.running_mean": torch.zeros(5, dtype=torch.float64)}
+    model |= {"running_mean_std.running_var": torch.ones(5, dtype=torch.float64)}
+    return [_written(lambda path: torch.save({"model": model, "epoch": 3, "frame": np.float64(1e6)}, path))]
+
+
+def _onnx_seeds() -> list[bytes]:
+    return [onnx_model(small_policy()).SerializeToString()]
+
+
+def _open_onnx(path: Path) -> None:
+    policy = OnnxPolicy.load(path)
+    _finite(policy.act(torch.zeros(2, policy.obs_size)))
+
+
+def _yaml_seeds() -> list[bytes]:
+    return [(ROOT / "nerd_gym" / "rl" / name).read_bytes() for name in ("rl_games.yaml", "sb3.yaml")]
+
+
+def _open_yaml(path: Path) -> None:
+    load_config("sb3", "NeRD/Ant-v0", {"task": "run"}, path)
+
+
+def _mjcf_seeds() -> list[bytes]:
+    return [(ROOT / "examples" / name).read_bytes() for name in ("critter.xml", "three_link_arm.xml")]
+
+
+def _open_mjcf(path: Path) -> None:
+    robot = RobotModel.from_mjcf(path)
+    _finite(Kinematics(robot).poses(torch.as_tensor(robot.mj_model.qpos0, dtype=torch.float32)[None]))
+    assert robot.hash
+
+
+def _dataset_seeds() -> list[bytes]:
+    robot, _ = _cartpole()
+    shapes = {"q": (4, 6, 2), "qd": (4, 6, 2), "force": (4, 5, 2), "ground_point": (4, 3), "ground_normal": (4, 3)}
+    facts = {"format": 1, "robot": "cartpole", "robot_hash": robot.hash, "frame_dt": robot.frame_dt, "backend": "warp"}
+    facts |= {"backend_options": "{}", "preset": "wide", "seed": 0, "frames": 5, "blocks": 1, "policies": "[]"}
+
+    def write(path: Path) -> None:
+        with h5py.File(path, "w") as file:
+            file.attrs.update(facts)
+            for name, shape in shapes.items():
+                file.create_dataset(name, data=np.zeros(shape, np.float32), chunks=shape, maxshape=(None, *shape[1:]))
+
+    return [_written(write)]
+
+
+def _open_dataset(path: Path) -> None:
+    data = Data.load(path, _cartpole()[0])
+    for arrays in (data.train, data.held):
+        for value in arrays.values():
+            _finite(value)
+    assert data.command()
+
+
+def _finite(value: torch.Tensor) -> None:
+    if not bool(value.isfinite().all()):
+        raise NotFinite
+
+
+def _written(write: Callable[[Path], Any]) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "seed"
+        write(path)
+        return path.read_bytes()
+
+
+KINDS = {
+    "policy": Kind(".safetensors", _policy_seeds, _open_policy, SAFETENSORS),
+    "model": Kind(".safetensors", _model_seeds, _open_model, SAFETENSORS),
+    "checkpoint": Kind(".pth", _checkpoint_seeds, _open_policy, CHECKPOINTS),
+    "onnx": Kind(".onnx", _onnx_seeds, _open_onnx, []),
+    "yaml": Kind(".yaml", _yaml_seeds, _open_yaml, TEXT),
+    "mjcf": Kind(".xml", _mjcf_seeds, _open_mjcf, TEXT),
+    "dataset": Kind(".h5", _dataset_seeds, _open_dataset, []),
+}
