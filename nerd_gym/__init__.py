@@ -11,8 +11,15 @@ Importing the package registers the ids and imports neither torch nor a physics 
 import os
 import sys
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from .registration import register_envs
+
+if TYPE_CHECKING:
+    from .backends import make_backend
+    from .envs.single import NerdEnv
+    from .envs.vector import NerdVectorEnv
+    from .robots.model import RobotModel
 
 __version__ = "0.2.0"
 
@@ -26,7 +33,7 @@ _LAZY = {
     "NerdEnv": "envs.single",
     "make_backend": "backends",
 }
-__all__ = ["__version__", *_LAZY]
+__all__ = ["NerdEnv", "NerdVectorEnv", "RobotModel", "__version__", "make_backend"]
 
 
 def __getattr__(name: str):

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .models.checkpoint import load_model
+    from .newton_solver import SolverNeRD
 
 # Importing the solver starts Newton and Warp, so it waits until someone asks for it.
 _LAZY = {"SolverNeRD": "newton_solver", "load_model": "models.checkpoint"}

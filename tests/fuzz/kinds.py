@@ -13,16 +13,13 @@ import h5py
 import numpy as np
 import torch
 
-from nerd_gym import RobotModel
+from nerd_gym import RobotModel, make_backend
 from nerd_gym.data.reader import Data
-from nerd_gym.dynamics.models.base import open_model
 from nerd_gym.dynamics.models.checkpoint import PRETRAINED
 from nerd_gym.policies import Policy
 from nerd_gym.policies.onnx import OnnxPolicy, onnx_model
 from nerd_gym.rl.configs import load_config
-from nerd_gym.robots.contacts import ContactFinder
 from nerd_gym.robots.kinematics import Kinematics
-from nerd_gym.robots.state import Motion
 from tests.fuzz.mutations import CHECKPOINTS, SAFETENSORS, TEXT, Mutation
 from tests.support.grid import ROOT
 from tests.support.policies import small_policy
@@ -56,18 +53,17 @@ def _model_seeds() -> list[bytes]:
 
 
 @cache
-def _cartpole() -> tuple[RobotModel, ContactFinder]:
-    robot = RobotModel.named("cartpole")
-    return robot, ContactFinder(robot, Kinematics(robot))
+def _cartpole() -> RobotModel:
+    return RobotModel.named("cartpole")
 
 
 def _open_model(path: Path) -> None:
-    robot, find = _cartpole()
-    model, _ = open_model(path, robot, threads=1)
-    state = Motion(torch.zeros(2, robot.nq), torch.zeros(2, robot.nv))
-    contacts = find(state.q, torch.zeros(2, 3), torch.tensor([[0.0, 0.0, 1.0]]).repeat(2, 1))
-    after = model.predict(state, torch.zeros(2, robot.nj), contacts, model.new_history(2))
-    _finite(torch.cat(after, 1))
+    """A state that is no number must be held and reported, as of any backend."""
+    backend = make_backend("neural", _cartpole(), 2, model=path, threads=1)
+    for _ in range(3):
+        backend.step(torch.zeros(2, 2))
+        _finite(torch.cat([backend.q, backend.qd], 1))
+        _finite(backend.info()["model_trust"])
 
 
 def _checkpoint_seeds() -> list[bytes]:
@@ -108,7 +104,7 @@ def _open_mjcf(path: Path) -> None:
 
 
 def _dataset_seeds() -> list[bytes]:
-    robot, _ = _cartpole()
+    robot = _cartpole()
     shapes = {"q": (4, 6, 2), "qd": (4, 6, 2), "force": (4, 5, 2), "ground_point": (4, 3), "ground_normal": (4, 3)}
     facts = {"format": 1, "robot": "cartpole", "robot_hash": robot.hash, "frame_dt": robot.frame_dt, "backend": "warp"}
     facts |= {"backend_options": "{}", "preset": "wide", "seed": 0, "frames": 5, "blocks": 1, "policies": "[]"}
@@ -123,7 +119,7 @@ def _dataset_seeds() -> list[bytes]:
 
 
 def _open_dataset(path: Path) -> None:
-    data = Data.load(path, _cartpole()[0])
+    data = Data.load(path, _cartpole())
     for arrays in (data.train, data.held):
         for value in arrays.values():
             _finite(value)
