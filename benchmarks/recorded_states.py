@@ -1,7 +1,7 @@
 """`warp` with reference=True against recorded states of the published simulator, 1 and 20 control steps ahead.
 
 The recorded sets are not part of the project: --reference names the folder with `convert.py` and `trajectories/`.
---excerpt FOLDER writes the first frames and rows of every set, in our conventions, as tests read them.
+--excerpt FOLDER writes a few dozen frames per robot, in our conventions, as tests read them.
 """
 
 from __future__ import annotations
@@ -41,8 +41,10 @@ SETS = {
 KINDS = ("passive", "random")
 
 
-# An excerpt has the first frames of the first rows: long enough for every pendulum to reach its ground.
-EXCERPT_FRAMES, EXCERPT_ROWS = 80, 3
+# An excerpt has a few dozen frames per robot: one row, a longer piece of one random rollout, short ones of the others.
+LONG, SHORT = 24, 6
+LONGER = ("Cartpole", "PendulumContact_cfg0", "Ant_run", "AnymalPD_forward", "FrankaReach_jpc")
+BEFORE_CONTACT = 2  # frames
 TASK_PARTS = ("obs", "reward", "terminated", "contact_depth", "targets")  # read by tests of tasks, of one kind
 
 
@@ -78,18 +80,30 @@ class Recorded:
         """Write the set as one compressed file."""
         np.savez_compressed(path, **self.data)
 
-    def excerpt(self, frames: int = EXCERPT_FRAMES, rows: int = EXCERPT_ROWS) -> Recorded:
-        """The first frames of the first rows, in float32."""
+    def excerpt(self) -> Recorded:
+        """Some frames of one row, in float32."""
         cut = {}
         for name, values in self.data.items():
             kind, _, part = name.partition("_")
-            if part == "targets":  # [N, 3], for all frames
-                values = values[:rows]
-            elif kind in KINDS:
-                values = values[: frames + (part in ("q", "qd", "obs")), :rows]
+            if kind in KINDS:
+                frames, row = self.window(kind)
+                if part == "targets":  # [N, 3], for all frames
+                    values = values[row : row + 1]
+                else:
+                    values = values[frames.start : frames.stop + (part in ("q", "qd", "obs")), row : row + 1]
             if kind != "passive" or part not in TASK_PARTS:
                 cut[name] = values.astype(np.float32) if values.dtype.kind == "f" else values
         return Recorded(self.name, cut)
+
+    def window(self, kind: str) -> tuple[slice, int]:
+        """Frames and row of an excerpt: the first ones, or those at a pendulum's first recorded contact."""
+        start, row = 0, 0
+        touching = (self.data[f"{kind}_contact_depth"] < 0).any(-1)  # [T, N]
+        if self.robot.name == "pendulum_contact" and touching.any():
+            first = np.where(touching.any(0), touching.argmax(0), len(touching))
+            row = int(first.argmin())
+            start = int(first[row]) - BEFORE_CONTACT
+        return slice(start, start + (LONG if self.name in LONGER and kind == "random" else SHORT)), row
 
     def q(self, kind: str) -> Tensor:
         return self._tensor(f"{kind}_q")
@@ -176,7 +190,7 @@ class Args:
     out: Path = RESULT
     """Where to write the json."""
     excerpt: Path | None = None
-    """Write excerpts of the sets into this folder, and replay nothing."""
+    """Write excerpts of the sets, a few dozen frames per robot, into this folder, and replay nothing."""
 
 
 def write_excerpts(reference: Path, folder: Path) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-
-ROOT = Path(__file__).parent.parent
 
 if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     # Threads of several processes that share all cores mostly wait for each other.
@@ -13,3 +10,5 @@ if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     if hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
+
+import nerd_gym  # noqa: F401  chooses how MuJoCo draws, before a test imports that

@@ -1,4 +1,4 @@
-"""PhysicsParams backends. A new one is one file here and one row in the table."""
+"""Physics backends. A new one is one file here and one row in the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States that tasks and their policies rollout: blocks of trajectories that start where a task starts its robot.
+"""Rollouts of tasks and their policies: blocks of trajectories that start where a task starts its robot.
 
 In a block every row is driven by its own: nothing at all, the task's controller at rest, springs of random stiffness to
 random targets (if the task has springs), random actions, or the block's policy with more or less noise. A quarter of

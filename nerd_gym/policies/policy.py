@@ -1,8 +1,8 @@
 """Policies: an observation normaliser and a network, kept without code.
 
 A policy is a safetensors file (weights) whose metadata holds the facts as json. Trained objects of RL libraries are
-converted (conversions.py). Checkpoints of rl-games are read through torch's restricted unpickler with an allow-list: a
-file that asks for anything else is refused.
+converted (conversions.py). Checkpoints of rl-games are read without an unpickler (torch_file.py): a file that asks for
+code is refused.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.published_policies import POLICIES, play
-from benchmarks.recorded_states import EXCERPT_FRAMES, EXCERPT_ROWS, KINDS, SETS, Recorded, replay
+from benchmarks.recorded_states import KINDS, LONG, SETS, SHORT, replay
 from nerd_gym.policies.policy import Policy
 from tests.support.grid import robot
 from tests.support.recorded import excerpt, published_policy, whole_set
@@ -37,9 +37,13 @@ def test_one_frame_ahead_of_every_recorded_state(name, kind, source):
 @each_source
 @pytest.mark.parametrize("robot_name", ONE_FRAME)
 def test_twenty_frames_ahead(robot_name, source):
-    """Over all of a robot's sets: in lasting contact a rounding error grows a hundredfold in that time."""
+    """Over all of a robot's sets: in lasting contact a rounding error grows a hundredfold in that time.
+
+    Of the pendulum, the excerpt has so many frames of a set without contact only.
+    """
     names = [name for name, (owner, _) in SETS.items() if owner == robot_name]
-    errors = np.concatenate([replay(source(name), kind, 20)[0] for name in names for kind in KINDS])
+    long = [(name, kind) for name in names for kind in KINDS if len(source(name).force(kind)) > 20]
+    errors = np.concatenate([replay(source(name), kind, 20)[0] for name, kind in long])
     assert np.median(errors) <= 1e-4
 
 
@@ -60,16 +64,16 @@ def test_reference_differs_from_right_physics_where_it_should():
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_an_excerpt_is_the_start_of_its_set(name, tmp_path):
-    """First frames, first rows, to the bit of float32, and through a file."""
-    full, path = whole_set(name), tmp_path / f"{name}.npz"
-    full.excerpt().save(path)
-    read = Recorded.of_file(path)
+def test_an_excerpt_is_a_piece_of_its_set(name):
+    """One row, some frames, to the bit of float32."""
+    full, piece = whole_set(name), excerpt(name)
     for kind in KINDS:
-        for part, frames in (("q", EXCERPT_FRAMES + 1), ("qd", EXCERPT_FRAMES + 1), ("force", EXCERPT_FRAMES)):
-            cut = getattr(full, part)(kind)[:frames, :EXCERPT_ROWS]
-            assert getattr(read, part)(kind).equal(cut) and len(cut) == frames
-    assert read.data.keys() <= full.data.keys() and path.stat().st_size < 200_000
+        frames, row = full.window(kind)
+        assert frames.stop - frames.start in (SHORT, LONG)
+        for part, more in (("q", 1), ("qd", 1), ("force", 0)):
+            cut = getattr(full, part)(kind)[frames.start : frames.stop + more, row : row + 1]
+            assert getattr(piece, part)(kind).equal(cut)
+    assert piece.data.keys() <= full.data.keys()
 
 
 # The allowed relative gap, 0.05 but for one. The spinning Ants fall in 3 % of the episodes, which makes the mean of

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import nerd_gym
-from tests.conftest import ROOT
+from tests.support.grid import ROOT
 
 README = ROOT / "README.md"
 LEARNED = ROOT / "docs" / "guide" / "learned-dynamics.md"

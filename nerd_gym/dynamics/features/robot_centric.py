@@ -49,7 +49,7 @@ class RobotCentric:
         self.gravity = torch.as_tensor(gravity, dtype=dtype, device=device)  # [3] unit vector, zero if there is none
         hinge = m.jnt_type[m.njnt - robot.nj :] == HINGE
         unlimited = hinge & ~np.isfinite(robot.joint_range).any(1)
-        self.unlimited = torch.as_tensor(unlimited, device=device)  # [nj] hinges that rotation all the way round
+        self.unlimited = torch.as_tensor(unlimited, device=device)  # [nj] hinges that turn all the way round
 
     def frame(self, poses: Tensor) -> RobotPose:
         """From poses [N, F, 4, 4] of the robot's frames."""
