@@ -92,7 +92,7 @@ def other_sizes(env_id: str, num_envs: int) -> dict[int, Subject]:
 def main(args: Args) -> None:
     torch.set_num_threads(1)
     facts = [(path, load_tensors(path)[1]) for path in args.model]
-    old = json.loads(args.out.read_text()) if args.only and args.out.exists() else {"rows": [], "measured_once": True}
+    old = json.loads(args.out.read_text()) if args.only and args.out.exists() else {"rows": []}
     rows = []
     for env_id, spec in PACKAGED.items():
         robot = spec.robot({})
@@ -136,9 +136,7 @@ def main(args: Args) -> None:
         if "by_batch_size" in row:
             print("".join(f"{size:>34s}: {rate:10,d}/s\n" for size, rate in row["by_batch_size"].items()), end="")
     what = f"env-steps/s of backend neural, N = {args.num_envs}, one thread, and ratios to its peers in the same run"
-    # Rows that were kept from an older json may have been measured twice; docs/fill_tables.py asks.
-    once = old.get("measured_once", False)
-    save(args.out, {"what": what, "num_envs": args.num_envs, "measured_once": once, "rows": rows})
+    save(args.out, {"what": what, "num_envs": args.num_envs, "rows": rows})
     print(f"written: {args.out}")
 
 

@@ -72,8 +72,6 @@ def missing_models() -> Iterator[str]:
 def double_figures() -> Iterator[str]:
     """Speeds that were measured twice and differ."""
     facts = load("neural_speed")
-    if not facts.get("measured_once"):
-        return  # made before batch sizes and peers were timed in one run; tables show the figure beside the peers
     for row in facts["rows"]:
         by_size = row.get("by_batch_size")
         if by_size and by_size[str(facts["num_envs"])] != row["env_steps_per_s"]:
