@@ -7,7 +7,7 @@ import json
 from html import escape
 from pathlib import Path
 
-from nerd_gym.utils.files import atomic_write
+from nerd_gym.utils.files import atomic_write, finite
 from nerd_gym.utils.optional import require
 
 from .comparison import Comparison
@@ -24,7 +24,7 @@ def save(c: Comparison, out: Path, video: bool = True, gif: bool = False) -> lis
     out.mkdir(parents=True, exist_ok=True)
     paths = [out / f"compare.{kind}" for kind in ("json", "png")]
     with atomic_write(paths[0]) as part:
-        part.write_text(json.dumps(facts(c), indent=1) + "\n")
+        part.write_text(json.dumps(finite(facts(c)), indent=1, allow_nan=False, default=str) + "\n")
     plot(c, paths[1])
     films = {out / "compare.mp4": video, out / "compare.gif": gif}
     for path in films:

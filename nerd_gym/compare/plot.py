@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,6 +31,12 @@ def plot(c: Comparison, path: Path) -> None:
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
+
+    with matplotlib.rc_context({"text.parse_math": False}):  # a `$` in the name of a file is no formula
+        _plot(pyplot, c, path)
+
+
+def _plot(pyplot: Any, c: Comparison, path: Path) -> None:
 
     columns, colour = [*c.runs, c.yardstick], colours(c)
     dashes = {run.label: DASHES[k % len(DASHES)] for k, run in enumerate(columns)}  # lines often lie on one another

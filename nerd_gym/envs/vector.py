@@ -16,12 +16,14 @@ from torch import Tensor
 
 from nerd_gym.backends import BACKENDS, DEFAULT, backend_class, make_backend
 from nerd_gym.registration import env_spec
+from nerd_gym.robots.state import rows_within
 
 from .random import EnvRandom
 from .task import State, Task, make_config, option_names
 
 RENDER_MODES = ("rgb_array", "human")
 ARRAYS = ("numpy", "torch")
+UNIT_TOLERANCE = 0.01  # of the length of a quaternion that a user gives
 
 
 class NerdVectorEnv(VectorEnv, EzPickle):
@@ -117,12 +119,12 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         ``options["state"]``, q [N, nq] and qd [N, nv], is where they start instead of where the task would have them.
         """
         mask = self._reset_mask(options)
+        state = self._given_state(options, mask)
         first = seed if isinstance(seed, (int, np.integer)) or seed is None else None
         super().reset(seed=first, options=options)
         self._start_episodes(mask, self._take_seed(seed, mask))
-        if state := (options or {}).get("state"):
-            q, qd = (torch.as_tensor(x, dtype=torch.float32, device=self.device) for x in state)
-            self.backend.reset(mask, q, qd)
+        if state is not None:
+            self.backend.reset(mask, *state)
         info = {"diverged": torch.zeros_like(mask)}
         return self._out(self.task.observe(self.state)), self._out(info)
 
@@ -281,6 +283,25 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         if self._seeds is None and self.backend.may_hold(~mask):
             raise gymnasium.error.ResetNeeded("the first reset() must be of every environment")
         return mask
+
+    def _given_state(self, options: dict[str, Any] | None, mask: Tensor) -> tuple[Tensor, Tensor] | None:
+        """``options["state"]``, if the masked rows may start there."""
+        if (state := (options or {}).get("state")) is None:
+            return None
+        q, qd = (torch.as_tensor(x, dtype=torch.float32, device=self.device) for x in state)
+        for name, given, shape in (("q", q, self.backend.q.shape), ("qd", qd, self.backend.qd.shape)):
+            if given.shape != shape:
+                raise ValueError(f"{name} of the state has shape {tuple(given.shape)}; it must have {tuple(shape)}")
+        healthy = rows_within(q, qd, self.backend.q_limit, self.backend.qd_limit)
+        if self.task.robot.free_base:
+            healthy &= (q[:, 3:7].norm(dim=-1) - 1).abs() < UNIT_TOLERANCE
+        if self.backend.may_hold(mask & ~healthy) and bool((mask & ~healthy).any()):
+            row = int((mask & ~healthy).nonzero()[0])
+            raise ValueError(
+                f"the state of row {row} is not a start: it must be finite, within the backend's range, and have a "
+                f"quaternion of length 1; it is q = {q[row].tolist()}, qd = {qd[row].tolist()}"
+            )
+        return q, qd
 
     def _in(self, actions: Any) -> Tensor:
         action = torch.as_tensor(actions, dtype=torch.float32, device=self.device)

@@ -51,16 +51,22 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def parse_facts(text: str, name: str) -> dict[str, Any]:
     """Facts of a file that errors call `name`: a json object, in which no number is none or infinite."""
 
-    def finite(number: str) -> float | None:
-        return value if math.isfinite(value := float(number)) else None
-
     try:
-        facts = json.loads(text, parse_constant=lambda _: None, parse_float=finite)
+        facts = json.loads(text, parse_constant=lambda _: None, parse_float=lambda number: finite(float(number)))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{name} has facts that are not json: {error}") from error
     if not isinstance(facts, dict):
         raise ValueError(f"{name} has facts that are a {type(facts).__name__}; they must be a json object")
     return facts
+
+
+def finite(value: Any) -> Any:
+    """A nest of dicts and lists as json takes it: a number that is none or infinite becomes None."""
+    if isinstance(value, dict):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def check_facts(name: str, facts: dict[str, Any], kinds: dict[str, tuple[type, ...]], needed: bool = True) -> None:

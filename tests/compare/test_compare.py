@@ -4,6 +4,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 
 import pytest
@@ -16,6 +17,7 @@ from nerd_gym.compare.episodes import displace, episode_env, first_episodes
 from nerd_gym.compare.metrics import Estimate, estimate
 from nerd_gym.compare.verdict import episodes_to_decide, judge
 from nerd_gym.dynamics.models.checkpoint import PRETRAINED, load_model, save_model
+from nerd_gym.dynamics.models.trust import MEANING
 from nerd_gym.policies.agents import load_agent
 from nerd_gym.policies.onnx import export_onnx
 from nerd_gym.registration import PACKAGED
@@ -294,6 +296,8 @@ def test_the_report_is_whole_and_needs_no_network(comparison, tmp_path, capsys):
     page = Page(text)
     assert not page.open and len(page.links) == 1 and page.links[0].startswith("data:image/png;base64,")
     assert "http" not in re.sub(r"base64,[\w+/=]+", "", text) and "AGREE" in text
+    plain = re.sub(r"base64,[\w+/=]+", "", text)
+    assert plain.count(escape(MEANING)) == 1 and len(re.findall(r"Trust[^<]* is ", plain)) == 1  # defined once
     facts = json.loads((tmp_path / "deep" / "compare.json").read_text())
     assert facts["backends"]["neural"]["verdict"]["word"] == "agree"
     assert facts["backends"]["warp"]["figures"]["return"]["mean"] == pytest.approx(
@@ -348,3 +352,15 @@ def test_a_published_policy_on_every_backend():
         assert e.low - 30 < row[name]["mean"] < e.high + 30
     assert result.verdicts["neural"].word == "agree", result.verdicts["neural"]
     assert result.verdicts["warp:reference=True"].motion == "differ"
+
+
+def test_odd_names_and_facts_do_not_spoil_the_report(comparison, tmp_path):
+    """A `$` is no formula in a plot, and json has no NaN."""
+    odd = replace(comparison, policy="a$x_1$\\frac.safetensors", policy_facts={"last": float("nan"), "deep": [1e999]})
+    odd.save(tmp_path, video=False)
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} in compare.json")
+
+    facts = json.loads((tmp_path / "compare.json").read_text(), parse_constant=refuse)
+    assert facts["policy_facts"] == {"last": None, "deep": [None]}

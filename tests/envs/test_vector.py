@@ -239,3 +239,24 @@ def test_memory_does_not_grow(backend):
             early = resident()
     assert resets > 1000
     assert resident() - early < 8e6
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e9])
+def test_a_start_that_is_no_state_is_refused_and_changes_nothing(bad):
+    env = make_vec("NeRD/Ant-v0", 3, backend="mujoco")
+    env.reset(seed=0)
+    before = env.snapshot()
+    q, qd = env.backend.q.clone(), env.backend.qd.clone()
+    qd[1, 7] = bad
+    with pytest.raises(ValueError, match="the state of row 1 is not a start"):
+        env.reset(seed=1, options={"state": (q, qd)})
+    qd[1, 7], q[2, 3:7] = 0.0, 0.0
+    with pytest.raises(ValueError, match=r"the state of row 2 is not a start.*quaternion of length 1"):
+        env.reset(seed=1, options={"state": (q, qd)})
+    with pytest.raises(ValueError, match=r"q of the state has shape \(2, 15\)"):
+        env.reset(options={"state": (q[:2], qd)})
+    after = env.snapshot()
+    assert all(torch.equal(before[name], after[name]) for name in ("steps", "episodes", "seeds"))
+    assert torch.equal(before["backend"]["q"], after["backend"]["q"])
+    mask = torch.tensor([True, True, False])  # the bad row stays where it is
+    env.reset(options={"state": (q, qd), "reset_mask": mask})
