@@ -96,7 +96,7 @@ class PendulumContact(Task):
     def reward(self, state: State, action: Tensor, joint_force: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         terms = {
             "height": _tip_height(state.q) / REACH,
-            "effort": -0.001 * action.square().sum(-1),
+            "effort": -0.001 * action.clamp(-1, 1).square().sum(-1),
         }
         return total(terms), terms
 

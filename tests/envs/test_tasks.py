@@ -7,6 +7,7 @@ import torch
 from nerd_gym.backends import make_backend
 from nerd_gym.envs.pendulum_contact import GROUNDS
 from nerd_gym.envs.random import EnvRandom
+from nerd_gym.registration import PACKAGED
 from nerd_gym.wrappers.reference_observation import ReferenceLayout
 from tests.support.recorded import excerpt
 from tests.support.states import everyone, make_vec
@@ -182,3 +183,13 @@ def test_contact_distances_are_the_recorded_ones(name):
     radius = torch.as_tensor(rec.robot.candidates.radius, dtype=torch.float32)
     theirs = torch.as_tensor(rec.data["random_contact_depth"]).flatten(0, 1)
     assert (backend.contacts.distance + radius - theirs).abs().max() < 2e-5
+
+
+@pytest.mark.parametrize("env_id", PACKAGED)
+def test_rewards_are_finite_for_any_action(env_id):
+    env = make_vec(env_id, 4, backend="mujoco")
+    env.reset(seed=0)
+    actions = torch.tensor([1e30, -1e30, float("inf"), float("nan")])[:, None].expand(env.action_space.shape)
+    for _ in range(3):
+        obs, reward, *_, info = env.step(actions)
+        assert obs.isfinite().all() and reward.isfinite().all() and info["reward_terms"].isfinite().all()
