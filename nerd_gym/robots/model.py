@@ -164,8 +164,9 @@ def _load(path: Path, _mtime: int) -> RobotModel:
     except UnsupportedRobot as error:
         told = str(error)
         raise error if path.name in told else UnsupportedRobot(f"{path.name}: {told}") from error
-    except (ArithmeticError, UnicodeError, LookupError) as error:  # of numbers and names that make no robot
-        raise ValueError(f"{path.name} is not a valid MJCF: {type(error).__name__}: {error}") from error
+    except (ValueError, ArithmeticError, LookupError) as error:  # of numbers and names that make no robot
+        told = str(error)
+        raise ValueError(told if path.name in told else f"{path.name} is not a valid MJCF: {told}") from error
     m = robot.mj_model
     for name in MUST_BE_FINITE:
         if not np.isfinite(getattr(m, name)).all() or np.abs(getattr(m, name)).max(initial=0.0) > LARGEST:
