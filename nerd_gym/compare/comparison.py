@@ -144,7 +144,7 @@ def compare(
 
     Args:
         env_id: environment.
-        policy: whatever :func:`nerd_gym.agents.load_agent` takes, a function among it.
+        policy: whatever :func:`nerd_gym.policies.agents.load_agent` takes, a function among it.
         backends: as text, with options if wanted, ``warp:reference=True``; the first is the baseline. By default
             those that the robot has.
         episodes: how many, the same starts, goals and grounds on every backend.
@@ -213,16 +213,16 @@ def _play(
         for k, (p, env, away) in enumerate(todo):
             bar.set_postfix_str(p.label)
             probes: dict[str, Probe] = {}
-            for j, judge in judges.items():
+            for j, model in judges.items():
                 if k in (0, j):
-                    probes |= {f"trust {j}": _trust(judge), f"ratios {j}": _ratios(judge)}
+                    probes |= {f"trust {j}": _trust(model), f"ratios {j}": _ratios(model)}
             played = first_episodes(env, agent, seed, away, probes, bar.update)
             bar.update(horizon - len(played.running))
             backend = native(env).backend
-            model = {name: backend.facts[name] for name in MODEL_FACTS if name in backend.facts}
-            runs.append(BackendRun(p, played, backend.learned, model=model))
-    for k, judge in judges.items():
-        names = list(judge.range_ratios(_at_rest(judge)))
+            about = {name: backend.facts[name] for name in MODEL_FACTS if name in backend.facts}
+            runs.append(BackendRun(p, played, backend.learned, model=about))
+    for k, model in judges.items():
+        names = list(model.range_ratios(_at_rest(model)))
         runs[k].trust = _trusted(runs[k].played, k, names)
         runs[k].trust_on_baseline = _trusted(runs[0].played, k, names) if k else None
     return runs
@@ -262,18 +262,18 @@ def _at_rest(backend: Backend) -> FrameInput:
     return FrameInput(backend.q, backend.qd, torch.zeros(backend.num_envs, backend.robot.nj, device=backend.device))
 
 
-def _trust(judge: Backend) -> Probe:
-    def probes(env: NerdVectorEnv) -> Tensor:
-        trust = judge.trust_in(env.backend.last_frame, (env.backend.ground_point, env.backend.ground_normal))
+def _trust(model: Backend) -> Probe:
+    def probe(env: NerdVectorEnv) -> Tensor:
+        trust = model.trust_in(env.backend.last_frame, (env.backend.ground_point, env.backend.ground_normal))
         if trust is None:
-            raise RuntimeError(f"{judge.name} does not tell how far it may be believed")
+            raise RuntimeError(f"{model.name} does not tell how far it may be believed")
         return trust
 
-    return probes
+    return probe
 
 
-def _ratios(judge: Backend) -> Probe:
-    return lambda env: torch.stack(list(judge.range_ratios(env.backend.last_frame).values()), -1)
+def _ratios(model: Backend) -> Probe:
+    return lambda env: torch.stack(list(model.range_ratios(env.backend.last_frame).values()), -1)
 
 
 def _trusted(played: Episodes, judge: int, names: list[str]) -> Trusted:

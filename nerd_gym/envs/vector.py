@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
-from nerd_gym.backends import BACKENDS, DEFAULT, backend_class, make_backend
+from nerd_gym.backends import DEFAULT, backend_class, installed_backends, make_backend
 from nerd_gym.registration import env_spec
 from nerd_gym.robots.state import rows_within
 
@@ -295,8 +295,9 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         healthy = rows_within(q, qd, self.backend.q_limit, self.backend.qd_limit)
         if self.task.robot.free_base:
             healthy &= (q[:, 3:7].norm(dim=-1) - 1).abs() < UNIT_TOLERANCE
-        if self.backend.may_hold(mask & ~healthy) and bool((mask & ~healthy).any()):
-            row = int((mask & ~healthy).nonzero()[0])
+        wrong = mask & ~healthy
+        if bool(wrong.any()):  # whoever gives states to start from can wait for the answer
+            row = int(wrong.nonzero()[0])
             raise ValueError(
                 f"the state of row {row} is not a start: it must be finite, within the backend's range, and have a "
                 f"quaternion of length 1; it is q = {q[row].tolist()}, qd = {qd[row].tolist()}"
@@ -353,8 +354,7 @@ def split_options(task_class: type, backend: str, options: dict[str, Any]) -> tu
     of_backend = backend_class(backend).options
     for name in options:
         if name not in of_task and name not in of_backend:
-            elsewhere = [b for b in BACKENDS if b != backend and not BACKENDS[b].missing()]
-            elsewhere = [b for b in elsewhere if name in backend_class(b).options]
+            elsewhere = [b for b in installed_backends() if b != backend and name in backend_class(b).options]
             hint = f" (it is an option of backend {', '.join(map(repr, elsewhere))})" if elsewhere else ""
             raise ValueError(
                 f"unknown option {name!r}{hint}; {task_class.__name__} takes {', '.join(of_task) or 'none'}; "

@@ -64,6 +64,9 @@ class Storage(NamedTuple):
 
 
 MARK = object()
+# What zipfile, pickletools, struct and the machine below raise for a file that is not what it says.
+DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, OSError, EOFError, RuntimeError)
+DAMAGE += (struct.error, zipfile.BadZipFile)
 
 
 def read_torch_file(path: str | Path) -> Any:
@@ -72,15 +75,14 @@ def read_torch_file(path: str | Path) -> Any:
     if not path.is_file():
         raise FileNotFoundError(f"no checkpoint at {path}")
     try:
-        if not zipfile.is_zipfile(path) and path.read_bytes()[:1] == pickle.PROTO:
-            raise UnsafePolicy("it is a bare pickle, no plain checkpoint")
+        with path.open("rb") as file:
+            if file.read(1) == pickle.PROTO and not zipfile.is_zipfile(file):
+                raise UnsafePolicy("it is a bare pickle, no plain checkpoint")
         with zipfile.ZipFile(path) as archive:
             return _Reader(archive, path.stat().st_size).read()
     except UnsafePolicy as error:
         raise UnsafePolicy(f"{path.name} was refused and nothing of it was run: {error}") from error
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, struct.error, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path.name} is not a checkpoint, or is damaged: {error}") from error
-    except (OSError, EOFError, NotImplementedError, OverflowError, RuntimeError, RecursionError) as error:
+    except DAMAGE as error:
         raise ValueError(f"{path.name} is not a checkpoint, or is damaged: {type(error).__name__}: {error}") from error
 
 

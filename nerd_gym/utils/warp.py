@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import warp as wp
 
@@ -17,6 +18,11 @@ def init_warp() -> None:
     """Start Warp without its banner and its line per module; compiling is announced by load_with_notice."""
     if wp.config.log_level == wp.LOG_INFO:  # the user has not asked for another level
         wp.config.log_level = wp.LOG_WARNING
+    _start()
+
+
+@cache  # stderr is tidied once, not for every backend
+def _start() -> None:
     with _without_line(NO_DRIVER):
         wp.init()
 
