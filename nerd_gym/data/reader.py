@@ -54,7 +54,7 @@ class Data:
                 raise ValueError(f"{path} holds {len(arrays['q'])} trajectories; at least 2 are needed")
             train.append({name: value[:cut] for name, value in arrays.items()})
             held.append({name: value[cut:] for name, value in arrays.items()})
-        facts = files[0][1] | {"commands": [_command(robot, own) for _, own in files]}
+        facts = files[0][1] | {"commands": [own["command"] for _, own in files]}
         return cls(robot, _joined(train), _joined(held), facts, len(train[-1]["q"]))
 
     def command(self) -> str:
@@ -79,9 +79,6 @@ def _joined(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 def _read(path: Path, robot: RobotModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
     facts = read_facts(path, robot)
     check_facts(str(path), facts, NEEDED)
-    for name, kind in (("backend_options", dict), ("policies", list)):
-        if not isinstance(_json(path, facts.get(name, "[]" if kind is list else "{}")), kind):
-            raise ValueError(f"{path} has {name} = {facts[name]!r}; it must be a json {kind.__name__}")
     if not 1 <= facts["frames"] <= MOST_FRAMES:
         raise ValueError(f"{path} has {facts['frames']} frames in a trajectory; valid: 1 to {MOST_FRAMES}")
     with open_hdf5(path) as file:
@@ -89,23 +86,32 @@ def _read(path: Path, robot: RobotModel) -> tuple[dict[str, Tensor], dict[str, A
         arrays = {name: torch.from_numpy(array_in(file, name, (None, *shape))) for name, shape in wanted.items()}
     if len({len(value) for value in arrays.values()}) > 1:
         raise ValueError(f"{path} has arrays of {', '.join(f'{len(v)} {n}' for n, v in arrays.items())} trajectories")
-    return arrays, facts
+    return arrays, facts | {"command": _command(path, robot, facts)}
 
 
-def _json(path: Path, text: str) -> Any:
+def _json(path: Path, facts: dict[str, Any], name: str, kind: type) -> Any:
+    """A fact that is json of a kind; empty if it is not told."""
+    text = facts.get(name, json.dumps(kind()))
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} has an attribute {text[:40]!r} that is not json: {error}") from error
+        value = json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"{path} has {name} = {str(text)[:40]!r}, which is not json: {error}") from error
+    if not isinstance(value, kind):
+        raise ValueError(f"{path} has {name} = {str(text)[:40]!r}; it must be a json {kind.__name__}")
+    return value
 
 
-def _command(robot: RobotModel, facts: dict[str, Any]) -> str:
+def _command(path: Path, robot: RobotModel, facts: dict[str, Any]) -> str:
+    """What made a file."""
     f, own = facts, not robot.packaged
+    played = _json(path, f, "policies", list)
+    if any(not isinstance(pair, list) or len(pair) != 2 for pair in played):
+        raise ValueError(f"{path} has policies = {f['policies'][:40]!r}; it must be pairs of a name and a hash")
     name = os.path.relpath(robot.path) if own else f["robot"]
     words = f"nerd-gym generate {name} --backend {f['backend']} --transitions {f['blocks'] * BLOCK * f['frames']} "
     words += f"--frames {f['frames']} --preset {f['preset']} --seed {f['seed']} --task-share {f.get('task_share', 0.0)}"
-    policies = "".join(f" {name}" for name, _ in json.loads(f.get("policies", "[]")))
-    options = "".join(f" {key}={value}" for key, value in json.loads(f["backend_options"]).items())
+    policies = "".join(f" {name}" for name, _ in played)
+    options = "".join(f" {key}={value}" for key, value in _json(path, f, "backend_options", dict).items())
     starts = f" --starts {f['starts']}" if "starts" in f else ""
     return words + starts + (policies and f" --policies{policies}") + (options and f" --option{options}")
 

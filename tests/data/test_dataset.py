@@ -16,6 +16,7 @@ from nerd_gym.compare.demo import POLICIES
 from nerd_gym.data import dataset
 from nerd_gym.data.dataset import BLOCK, DatasetPlan, generate, is_task_block
 from nerd_gym.data.excitation import KINDS, Sampler, ranges_for
+from nerd_gym.data.reader import Data
 from nerd_gym.data.task_rollouts import REFINING, STARTS, turns
 from tests.support.grid import ROBOTS, robot
 from tests.support.states import backend_at, everyone
@@ -214,3 +215,22 @@ def test_command_line_takes_a_users_mjcf_and_names_wrong_input(tmp_path, capsys)
         assert main(["generate", *args, "--out", str(tmp_path / "x.h5")]) == 2
         assert message in capsys.readouterr().err
     assert not list(tmp_path.glob("x.h5*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("policies", "[1]"),
+        ("policies", '[["a"]]'),
+        ("policies", '{"ab": 1}'),
+        ("backend_options", "[]"),
+        ("policies", "["),
+    ],
+)
+def test_facts_that_make_no_command_are_refused_by_name(name, text, tmp_path):
+    path = tmp_path / "odd.h5"
+    generate(DatasetPlan(robot("cartpole"), "mujoco", 1, frames=2), path)
+    with h5py.File(path, "a") as file:
+        file.attrs[name] = text
+    with pytest.raises(ValueError, match=rf"odd\.h5 has {name} = "):
+        Data.load(path, robot("cartpole"))

@@ -15,7 +15,6 @@ NEEDED = {"kind": (str,), "robot": (str,), "robot_hash": (str,), "frame_dt": (fl
 KNOWN = {
     "network": (dict,),
     "substeps": (int,),
-    "looks": (int,),
     "pose_updates": (int,),
     "trust": (dict,),
     "r2": (dict,),
@@ -48,6 +47,7 @@ def load_model(path: str | Path, robot: RobotModel) -> tuple[dict[str, Tensor], 
         raise FileNotFoundError(f"no model at {path}")
     tensors, facts = load_tensors(path)
     check_facts(path.name, facts, NEEDED)
+    tensors, facts = with_current_names(tensors, facts)
     check_facts(path.name, facts, KNOWN, needed=False)
     check_numbers(path.name, tensors, MAY_BE_INFINITE)
     for size, value in facts.get("network", {}).items():
@@ -63,7 +63,7 @@ def load_model(path: str | Path, robot: RobotModel) -> tuple[dict[str, Tensor], 
         )
     if abs(facts["frame_dt"] - robot.frame_dt) > 1e-9:
         raise ValueError(f"{path.name} has frames of {facts['frame_dt']} s; {robot.name!r} has {robot.frame_dt} s")
-    return with_current_names(tensors, facts)
+    return tensors, facts
 
 
 def with_current_names(tensors: dict[str, Tensor], facts: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
