@@ -30,11 +30,9 @@ class Entry:
 
 
 BACKENDS = {
-    "warp": Entry(f"{__name__}.warp", "WarpBackend", ("warp", "newton"), "Featherstone on Warp, penalty contacts"),
+    "warp": Entry(f"{__name__}.warp", "WarpBackend", ("warp",), "Featherstone on Warp, penalty contacts"),
     "mujoco": Entry(f"{__name__}.mujoco", "MujocoBackend", ("mujoco",), "MuJoCo's C engine, threaded batch"),
-    "neural": Entry(
-        f"{__name__}.neural", "NeuralBackend", ("warp", "newton"), "a learned model in place of the solver (NeRD)"
-    ),
+    "neural": Entry(f"{__name__}.neural", "NeuralBackend", ("warp",), "a learned model in place of the solver (NeRD)"),
 }
 DEFAULT = "warp"
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from nerd_gym.robots.contacts import ContactFinder, Contacts, ground_of_model
+from nerd_gym.robots.features import refusal
 from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.state import Q_LIMIT, QD_LIMIT, FrameInput, rows_within
@@ -25,16 +26,20 @@ class Backend(ABC):
     options: ClassVar[dict[str, str]] = {}  # option -> one line of help; these are the valid keywords
     learned: ClassVar[bool] = False  # whether data, not equations alone, decide how the robot moves
     on_device: ClassVar[bool] = True  # whether a step stays on the device; False: it copies through the host
+    features: ClassVar[frozenset[str]] = frozenset()  # of robots/features.py, those that it simulates
     rows_exact = True  # whether a row's bits are the same in a batch of any size
 
     def __init__(self, robot: RobotModel, num_envs: int, device: torch.device | str = "cpu"):
+        if beyond := self.beyond(robot):
+            raise refusal(robot.path.name, beyond, f"backend {self.name!r} does")
         self.robot = robot
         self.num_envs = num_envs
         self.device = torch.device(device)
         self.frame_dt = robot.frame_dt
         self._force_shape = (num_envs, robot.nj)
         self.substeps = robot.substeps  # physics steps, or evaluations of a model, in a frame
-        self.facts: dict[str, Any] = {}  # where a learned part comes from and how far it errs
+        # Where a learned part comes from and how far it errs; what of the robot's MJCF is left out knowingly.
+        self.facts: dict[str, Any] = {"ignored": list(robot.ignored)} if robot.ignored else {}
         self.kinematics = Kinematics(robot, self.device)
         # Asking the host "is any row bad?" is free on a CPU and a stall on an accelerator, where rows are
         # always masked instead. Both ways give the same numbers; tests switch this off on the CPU.
@@ -87,7 +92,12 @@ class Backend(ABC):
     @classmethod
     def simulates(cls, robot: RobotModel) -> bool:
         """Whether the backend takes this robot without further options."""
-        return True
+        return not cls.beyond(robot)
+
+    @classmethod
+    def beyond(cls, robot: RobotModel) -> dict[str, list[str]]:
+        """Features of the robot that the backend does not simulate, and where they are."""
+        return {name: where for name, where in robot.features.items() if name not in cls.features}
 
     def trust_in(self, frame: FrameInput, ground: tuple[Tensor, Tensor]) -> Tensor | None:
         """[N]: how far a learned part may be believed, from 0 to 1, in a frame of any backend over its ground.

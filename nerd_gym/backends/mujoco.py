@@ -14,6 +14,7 @@ import torch
 from mujoco.batch import Batch
 from torch import Tensor
 
+from nerd_gym.robots.features import FEATURES
 from nerd_gym.robots.model import RobotModel
 from nerd_gym.utils.threads import at_least_one, cpu_threads
 
@@ -28,6 +29,7 @@ class MujocoBackend(Backend):
 
     name = "mujoco"
     on_device = False
+    features = frozenset(FEATURES)
     options = {
         "substeps": "physics steps in a frame (default: the robot's)",
         "threads": "CPU threads (default: all)",

@@ -12,6 +12,7 @@ from nerd_gym.dynamics.models.base import open_model
 from nerd_gym.dynamics.models.checkpoint import DEFAULT_TEACHER, has_packaged_model, packaged_model
 from nerd_gym.dynamics.models.trust import Trust
 from nerd_gym.robots.contacts import Contacts
+from nerd_gym.robots.features import FEATURES
 from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.state import FrameInput, Motion
 from nerd_gym.utils.files import file_hash
@@ -31,6 +32,7 @@ class NeuralBackend(Backend):
 
     name = "neural"
     learned = True
+    features = frozenset(FEATURES)  # those that its teacher simulated; what it makes of them is in its error
     options = {
         "model": "path of a model (default: the packaged one of this robot and teacher)",
         "teacher": "backend that the packaged model was learned from (default: warp)",
@@ -59,7 +61,7 @@ class NeuralBackend(Backend):
             raise ValueError("reference=True chooses a packaged model; one of your own is named by model= alone")
         path = Path(packaged_model(robot, teacher, reference) if model is None else model)
         self.model, tensors = open_model(path, robot, self.device, threads)
-        self.facts = self.model.facts | {"hash": file_hash(path)}
+        self.facts |= self.model.facts | {"hash": file_hash(path)}
         self.substeps = self.model.substeps
         self.history = self.model.new_history(num_envs)
         self.rows_exact = self.model.rows_exact

@@ -22,7 +22,8 @@ from nerd_gym.envs.factory import native
 from nerd_gym.envs.vector import NerdVectorEnv
 from nerd_gym.policies.agents import Agent, agent_name, load_agent
 from nerd_gym.registration import env_spec
-from nerd_gym.robots.model import HINGE, RobotModel
+from nerd_gym.robots.features import HINGE
+from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.state import MEASURES, FrameInput
 from nerd_gym.utils.progress import progress
 

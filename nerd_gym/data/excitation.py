@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from nerd_gym.backends.base import Backend
-from nerd_gym.robots.model import SLIDE, RobotModel
+from nerd_gym.robots.features import SLIDE
+from nerd_gym.robots.model import RobotModel
 
 PRESETS = ("wide", "reference")
 # Per trajectory: fresh noise each frame, held for a while, a spring to random targets, nothing at all.

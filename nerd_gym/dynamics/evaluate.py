@@ -28,7 +28,8 @@ from nerd_gym.dynamics.models.checkpoint import DEFAULT_TEACHER, load_model, pac
 from nerd_gym.envs.factory import endless_env
 from nerd_gym.envs.vector import NerdVectorEnv
 from nerd_gym.registration import task_of
-from nerd_gym.robots.model import HINGE, RobotModel
+from nerd_gym.robots.features import HINGE
+from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.state import joint_difference, state_error
 from nerd_gym.utils.files import atomic_write
 from nerd_gym.utils.progress import progress

@@ -22,8 +22,9 @@ from nerd_gym.dynamics.models.checkpoint import DEFAULT_TEACHER, packaged_model
 from nerd_gym.dynamics.models.trust import Trust
 from nerd_gym.physics.warp.newton_state import from_newton, to_newton
 from nerd_gym.robots.contacts import ContactFinder
+from nerd_gym.robots.features import FREE
 from nerd_gym.robots.kinematics import Kinematics
-from nerd_gym.robots.model import FREE, RobotModel
+from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.rotations import quat_to_matrix
 from nerd_gym.robots.state import Motion, rows_within
 

@@ -13,7 +13,8 @@ import mujoco
 import numpy as np
 from torch import Tensor
 
-from nerd_gym.robots.model import FREE, PLANE, SLIDE, RobotModel, custom_numeric
+from nerd_gym.robots.features import FREE, PLANE, SLIDE
+from nerd_gym.robots.model import RobotModel, custom_numeric
 from nerd_gym.utils.video import label
 
 if TYPE_CHECKING:

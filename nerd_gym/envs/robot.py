@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from nerd_gym.robots.contacts import ContactFinder, ground_of_model
+from nerd_gym.robots.features import HINGE, UnsupportedRobot
 from nerd_gym.robots.kinematics import Kinematics
-from nerd_gym.robots.model import HINGE, RobotModel, UnsupportedRobot
+from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.rotations import quat_multiply, quat_to_matrix
 
 from .random import EnvRandom

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .model import FREE, HINGE, RobotModel, rotation_matrix
+from .features import FREE, HINGE
+from .model import RobotModel, rotation_matrix
 from .rotations import quat_to_matrix
 
 

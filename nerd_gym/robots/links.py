@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nerd_gym.utils.warp import init_warp
+from .features import FREE, SLIDE
+from .model import RobotModel, rotation_matrix
 
-from .model import FREE, SLIDE, RobotModel, rotation_matrix
+if TYPE_CHECKING:
+    import mujoco
 
 Links = dict[str, Any]  # one array per name, its first axis the links; and ``frames`` by MJCF body, see read_links
+Frames = dict[int, tuple[int, np.ndarray, np.ndarray]]  # link, rotation and position of a body
 
 
 def read_links(robot: RobotModel) -> Links:
     """The robot as a tree of links, one per joint, each with its frame at the joint and turned like its body.
 
-    Newton's importer gives the bodies' inertias, with bodies that have no joint merged into the one that carries
-    them. A body with several joints becomes a chain of links of which the last has its inertia. ``frames`` says
-    for every MJCF body which link carries it, and how it is turned and placed in that link's frame.
+    Inertias are those of MuJoCo's compiler, with bodies that have no joint merged into the one that carries them. A
+    body with several joints becomes a chain of links of which the last has its inertia. ``frames`` says for every MJCF
+    body which link carries it, and how it is turned and placed in that link's frame.
     """
-    init_warp()
-    import newton  # here, because importing it starts Warp
-
     m = robot.mj_model
-    builder = newton.ModelBuilder(up_axis=newton.Axis.Z)
-    builder.add_mjcf(str(robot.path), collapse_fixed_joints=True, parse_visuals=False, parse_sites=False)
-    carried = [float(m.body_mass[m.body_weldid == b].sum()) for b in range(1, m.nbody) if m.body_jntnum[b]]
-    masses = [float(builder.body_mass[child]) for child in builder.joint_child]
-    if len(masses) != len(carried) or not np.allclose(masses, carried, rtol=1e-4):
-        raise ValueError(
-            f"{robot.name}: Newton reads bodies of {np.round(masses, 4)} kg, MuJoCo of {np.round(carried, 4)} kg; "
-            "give each body an explicit <inertial> (Newton does not know, for one, the compiler's settotalmass)"
-        )
     count = m.njnt
     links: Links = {
         "parent": np.full(count, -1, np.int32),
@@ -45,8 +36,7 @@ def read_links(robot: RobotModel) -> Links:
         "com": np.zeros((count, 3)),
         "inertia": np.zeros((count, 3, 3)),
     }
-    frames = {0: (-1, np.eye(3), np.zeros(3))}
-    children = iter(builder.joint_child)
+    frames: Frames = {0: (-1, np.eye(3), np.zeros(3))}
     for body in range(1, m.nbody):
         link, rotation, position = frames[int(m.body_parentid[body])]
         position = position + rotation @ m.body_pos[body]
@@ -60,12 +50,23 @@ def read_links(robot: RobotModel) -> Links:
             links["offset"][joint] = position + rotation @ m.jnt_pos[joint]
             link, rotation, position = joint, np.eye(3), -m.jnt_pos[joint]
         frames[body] = link, rotation, position
-        if len(joints):
-            child = next(children)
-            links["mass"][link] = builder.body_mass[child]
-            links["com"][link] = np.array(builder.body_com[child], float) + position
-            links["inertia"][link] = np.array(builder.body_inertia[child], float).reshape(3, 3)
+    for link in range(count):
+        parts = [body for body, (carrier, _, _) in frames.items() if carrier == link]
+        links["mass"][link], links["com"][link], links["inertia"][link] = _merged(m, parts, frames)
     return links | {"frames": frames}
+
+
+def _merged(m: mujoco.MjModel, bodies: list[int], frames: Frames) -> tuple[float, np.ndarray, np.ndarray]:
+    """Mass, centre of mass and inertia about it of bodies that one link carries, in the link's frame."""
+    masses = m.body_mass[bodies]
+    coms = np.array([frames[b][2] + frames[b][1] @ m.body_ipos[b] for b in bodies]).reshape(-1, 3)
+    com = masses @ coms / masses.sum() if masses.any() else np.zeros(3)
+    inertia = np.zeros((3, 3))
+    for body, mass, offset in zip(bodies, masses, coms - com, strict=True):
+        axes = frames[body][1] @ rotation_matrix(m.body_iquat[body])
+        inertia += axes @ np.diag(m.body_inertia[body]) @ axes.T
+        inertia += mass * (offset @ offset * np.eye(3) - np.outer(offset, offset))
+    return float(masses.sum()), com, inertia
 
 
 def published_inertia_pairing(robot: RobotModel, links: Links) -> np.ndarray:

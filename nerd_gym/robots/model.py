@@ -28,6 +28,7 @@ floor_height       where to draw a floor if there is no ground  at the lowest po
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -35,14 +36,29 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .features import (
+    ARRAYS,
+    BALL,
+    BOX,
+    CAPSULE,
+    FEATURES,
+    FREE,
+    OPTIONS,
+    PLANE,
+    SPHERE,
+    UnsupportedRobot,
+    found_features,
+    ground_friction,
+    ground_geoms,
+    refusal,
+    remove_features,
+)
+
 if TYPE_CHECKING:
     import mujoco
 
 FRICTION_LAWS = ("coulomb", "huber")
 HERE = Path(__file__).parent
-# MuJoCo's own numbers (mjtJoint, mjtGeom), named here so that they read without an import.
-FREE, BALL, SLIDE, HINGE = 0, 1, 2, 3
-PLANE, SPHERE, CAPSULE, BOX = 0, 2, 3, 6
 
 
 # Arrays of MuJoCo's model that the suite computes with, and how large their numbers may be.
@@ -60,10 +76,6 @@ MUST_BE_FINITE += ("jnt_range", "jnt_stiffness", "qpos0", "qpos_spring", "dof_ar
 MUST_BE_FINITE += ("geom_size", "geom_pos", "geom_quat")
 LARGEST = 1e12
 MOST_SUBSTEPS = 10_000
-
-
-class UnsupportedRobot(ValueError):
-    """The MJCF asks for something that the suite's backends do not simulate alike."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +109,8 @@ class RobotModel:
     friction_law: str
     ground: int | None  # geom index of the ground plane, None for a robot without contacts
     candidates: Candidates
+    features: dict[str, list[str]] = field(default_factory=dict)  # what not every backend simulates, and where it is
+    ignored: tuple[str, ...] = ()  # features of the MJCF that are left out knowingly
 
     @property
     def nj(self) -> int:
@@ -131,6 +145,8 @@ class RobotModel:
         parts += [m.jnt_type, m.jnt_bodyid, m.jnt_pos, m.jnt_axis, m.jnt_stiffness, m.qpos0, m.qpos_spring]
         parts += [m.dof_armature, m.dof_damping, m.opt.gravity, self.joint_range, self.candidates.body]
         parts += [self.candidates.position, self.candidates.radius, self.contact_gains, self.limit_gains]
+        if self.features:
+            parts += [getattr(m, name) for name in ARRAYS] + [getattr(m.opt, name) for name in OPTIONS]
         digest = hashlib.sha256(f"{self.friction_law} {self.substeps} {self.timestep:.9g}".encode())
         for part in parts:
             array = np.asarray(part)
@@ -149,18 +165,23 @@ class RobotModel:
         return cls.from_mjcf(path)
 
     @classmethod
-    def from_mjcf(cls, path: str | Path) -> RobotModel:
-        """Read any MJCF whose moving parts are at most one free base and then hinges and slides."""
+    def from_mjcf(cls, path: str | Path, ignore: Sequence[str] = ()) -> RobotModel:
+        """Read any MJCF whose moving parts are at most one free base and then hinges and slides.
+
+        ``ignore`` names what the MJCF asks for and every backend shall leave out, see ``robots/features.py``.
+        """
+        if isinstance(ignore, str):
+            raise ValueError(f"ignore is {ignore!r}; it must be a list, for example [{ignore!r}]")
         path = Path(path).resolve()
         if not path.is_file():
             raise FileNotFoundError(f"no MJCF file at {path}")
-        return _load(path, path.stat().st_mtime_ns)
+        return _load(path, path.stat().st_mtime_ns, tuple(ignore))
 
 
 @lru_cache(maxsize=32)
-def _load(path: Path, _mtime: int) -> RobotModel:
+def _load(path: Path, _mtime: int, ignore: tuple[str, ...]) -> RobotModel:
     try:
-        robot = _read(path)
+        robot = _read(path, ignore)
     except UnsupportedRobot as error:
         told = str(error)
         raise error if path.name in told else UnsupportedRobot(f"{path.name}: {told}") from error
@@ -180,7 +201,7 @@ def _load(path: Path, _mtime: int) -> RobotModel:
     return robot
 
 
-def _read(path: Path) -> RobotModel:
+def _read(path: Path, ignore: tuple[str, ...]) -> RobotModel:
     import mujoco
 
     if hasattr(mujoco, "MjLogConfig"):  # or MuJoCo writes its warnings to a file in the user's folder too
@@ -197,11 +218,15 @@ def _read(path: Path) -> RobotModel:
     names = tuple(m.joint(j).name or f"joint_{j}" for j in joints)
     limited = m.jnt_limited[joints, None].astype(bool)
     joint_range = np.where(limited, m.jnt_range[joints], np.array([-np.inf, np.inf]))
-    force_limit = _force_limits(m)[joints]
     planes = [g for g in range(m.ngeom) if m.geom_type[g] == PLANE and (m.geom_contype[g] or m.geom_conaffinity[g])]
     if len(planes) > 1:
         raise UnsupportedRobot(f"{path.name} has {len(planes)} ground planes; one at most is supported")
     ground = planes[0] if planes else None
+    ignored = remove_features(m, ground, ignore)
+    features = found_features(m, ground)
+    if needed := {name: where for name, where in features.items() if FEATURES[name].needed}:
+        raise refusal(path.name, needed, "the suite does")
+    force_limit = _force_limits(m)[joints]
     substeps = round(float(custom_numeric(m, "substeps", (max(1.0, round(1 / 60 / m.opt.timestep)),))[0]))
     if substeps < 1:
         raise UnsupportedRobot(f"{path.name}: substeps is {substeps}; it must be at least 1")
@@ -229,22 +254,30 @@ def _read(path: Path) -> RobotModel:
         friction_law=law,
         ground=ground,
         candidates=candidates,
+        features=features,
+        ignored=ignored,
     )
 
 
 def _force_limits(m: mujoco.MjModel) -> np.ndarray:
-    """[njnt]: the actuator's forcerange, or gear times ctrlrange, or a third of a metre times the weight."""
+    """[njnt]: gear times forcerange or, of a motor, times gain and ctrlrange; else 0.3 m times the weight.
+
+    Actuators of a joint add up, and its actuatorfrcrange bounds them all.
+    """
     limits = np.zeros(m.njnt)
     weight = 0.3 * 9.81 * float(m.body_mass.sum())
-    # mjTRN_JOINT = 0: the actuator drives a joint directly.
-    for a in (a for a in range(m.nu) if m.actuator_trntype[a] == 0):
-        limit = weight
+    # mjTRN_JOINT = 0: the actuator drives a joint directly. A motor's force is its gain times its control.
+    for a in (a for a in range(m.nactuator) if m.actuator_trntype[a] == 0):
+        gear, limit = abs(m.actuator_gear[a, 0]), weight
+        motor = m.actuator_gaintype[a] == 0 and m.actuator_biastype[a] == 0 and m.actuator_dyntype[a] == 0
         if m.actuator_forcelimited[a]:
-            limit = np.abs(m.actuator_forcerange[a]).max()
-        elif m.actuator_ctrllimited[a]:
-            limit = np.abs(m.actuator_gear[a, 0] * m.actuator_ctrlrange[a]).max()
-        limits[m.actuator_trnid[a, 0]] = limit
-    return limits if limits.any() else np.full(m.njnt, weight)
+            limit = gear * np.abs(m.actuator_forcerange[a]).max()
+        elif motor and m.actuator_ctrllimited[a]:
+            limit = gear * np.abs(m.actuator_gainprm[a, 0] * m.actuator_ctrlrange[a]).max()
+        limits[m.actuator_trnid[a, 0]] += limit
+    limits = limits if limits.any() else np.full(m.njnt, weight)
+    bound = np.where(m.jnt_actfrclimited, np.abs(m.jnt_actfrcrange).max(-1), np.inf)
+    return np.minimum(limits, bound)
 
 
 def _spring(m: mujoco.MjModel, wanted: float, weight: float, inertia: float) -> tuple[float, float]:
@@ -261,7 +294,8 @@ def _default_contact_gains(m: mujoco.MjModel, ground: int | None, candidates: Ca
     mass = float(m.body_mass.sum())
     inertia = 1 / float(m.body_invweight0[candidates.body, 0].max())
     stiffness, damping = _spring(m, mass * 9.81 / 2e-3, mass, inertia)
-    return stiffness, damping, damping, float(m.geom_friction[ground, 0])
+    friction = max(ground_friction(m, ground, g) for g in ground_geoms(m, ground))
+    return stiffness, damping, damping, friction
 
 
 def _default_limit_gains(m: mujoco.MjModel, joints: np.ndarray) -> tuple[float, float]:
@@ -279,12 +313,8 @@ def _refuse_unsupported(m: mujoco.MjModel, name: str) -> None:
         problems.append("a free joint that is not the first joint")
     if types[:1] == [FREE] and any(m.body_parentid[b] == 0 and b != 1 for b in m.jnt_bodyid[1:]):
         problems.append("a second moving tree beside the free base")
-    if m.neq:
-        problems.append("equality constraints")
-    if m.ntendon:
-        problems.append("tendons")
-    if np.any(m.dof_frictionloss):
-        problems.append("joint frictionloss")
+    if m.nflex:
+        problems.append("flexible bodies")
     if not len(types):
         problems.append("no joint at all")
     if problems:
@@ -295,31 +325,25 @@ def _refuse_unsupported(m: mujoco.MjModel, name: str) -> None:
 
 def _candidates(m: mujoco.MjModel, ground: int | None) -> Candidates:
     names, bodies, points, radii = [], [], [], []
-    for g in range(m.ngeom if ground is not None else 0):
+    for g in ground_geoms(m, ground):
         kind = int(m.geom_type[g])
-        touches = (m.geom_contype[g] & m.geom_conaffinity[ground]) | (m.geom_contype[ground] & m.geom_conaffinity[g])
-        if g == ground or not touches or m.body_weldid[m.geom_bodyid[g]] == 0:
-            continue
         label = m.geom(g).name or f"geom_{g}"
         if kind == SPHERE:
             local, radius = [(0.0, 0.0, 0.0)], m.geom_size[g, 0]
         elif kind == CAPSULE:
             half = m.geom_size[g, 1]
             local, radius = [(0, 0, half), (0, 0, -half)], m.geom_size[g, 0]
-        elif kind == BOX:
+        else:
+            assert kind == BOX  # other shapes are refused
             sx, sy, sz = m.geom_size[g]
             local, radius = [(x, y, z) for z in (-sz, sz) for y in (-sy, sy) for x in (-sx, sx)], 0.0
-        else:
-            raise UnsupportedRobot(
-                f"geom {label!r} touches the ground with a shape other than sphere, capsule or box; "
-                "set its contype and conaffinity to 0 or replace it"
-            )
         rotation = rotation_matrix(m.geom_quat[g])
         for k, point in enumerate(local):
             names.append(label if len(local) == 1 else f"{label}:{k}")
             bodies.append(int(m.geom_bodyid[g]))
             points.append(m.geom_pos[g] + rotation @ np.asarray(point, float))
-            radii.append(float(radius))
+            # MuJoCo's margin inflates the surfaces: those of both geoms add up.
+            radii.append(float(radius + m.geom_margin[g] + m.geom_margin[ground]))
     return Candidates(
         tuple(names), np.array(bodies, int), np.array(points, float).reshape(-1, 3), np.array(radii, float)
     )

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .model import HINGE, RobotModel
+from .features import HINGE
+from .model import RobotModel
 from .rotations import wrap_angle
 
 # The stated range of a healthy state: beyond it every simulation here has come apart.

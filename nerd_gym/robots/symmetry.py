@@ -21,8 +21,9 @@ import torch
 from torch import Tensor
 
 from .contacts import candidate_places, distinct_candidates, random_joints
+from .features import HINGE
 from .kinematics import Kinematics
-from .model import HINGE, RobotModel
+from .model import RobotModel
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Links of a robot as Newton reads them."""
+"""Links of a robot: one per joint, with the inertias that MuJoCo compiles."""
 
 import mujoco
 import numpy as np
@@ -9,7 +9,7 @@ from tests.support.grid import ROBOTS, robot
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-def test_newton_and_mujoco_read_the_same_robot(name):
+def test_links_have_the_inertias_of_their_bodies(name):
     model = robot(name)
     links, m = read_links(model), model.mj_model
     bodies = m.jnt_bodyid

@@ -2,7 +2,8 @@ import mujoco
 import numpy as np
 import pytest
 
-from nerd_gym.robots.model import RobotModel, UnsupportedRobot
+from nerd_gym.robots.features import UnsupportedRobot
+from nerd_gym.robots.model import RobotModel
 from tests.support.grid import ROBOTS, robot
 
 # Total mass in kg, hinges and slides, contact candidates: the published robots.

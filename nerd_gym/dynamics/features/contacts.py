@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from nerd_gym.robots.contacts import Contacts, distinct_candidates
+from nerd_gym.robots.features import HINGE
 from nerd_gym.robots.kinematics import Kinematics
-from nerd_gym.robots.model import HINGE, RobotModel
+from nerd_gym.robots.model import RobotModel
 
 from .robot_centric import RobotCentric, RobotPose
 

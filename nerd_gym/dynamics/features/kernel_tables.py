@@ -10,8 +10,9 @@ import warp as wp
 from torch import Tensor
 
 from nerd_gym.physics.warp.launch import filled
+from nerd_gym.robots.features import HINGE
 from nerd_gym.robots.kinematics import Kinematics
-from nerd_gym.robots.model import HINGE, RobotModel
+from nerd_gym.robots.model import RobotModel
 
 from .canonical import Canonical
 from .normaliser import Normaliser

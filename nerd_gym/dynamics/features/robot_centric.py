@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nerd_gym.robots.features import HINGE
 from nerd_gym.robots.kinematics import Kinematics
-from nerd_gym.robots.model import HINGE
 from nerd_gym.robots.rotations import quat_conjugate, quat_exp, quat_log, quat_multiply, quat_to_matrix, wrap_angle
 from nerd_gym.robots.state import Motion
 

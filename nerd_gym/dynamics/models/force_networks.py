@@ -9,7 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from nerd_gym.robots.model import SLIDE, RobotModel
+from nerd_gym.robots.features import SLIDE
+from nerd_gym.robots.model import RobotModel
 
 
 class ContactForceNet(nn.Module):

@@ -19,7 +19,8 @@ from nerd_gym.dynamics.features.kernel_tables import Shown
 from nerd_gym.dynamics.features.normaliser import BUSY, STILL, TOUCHING
 from nerd_gym.dynamics.features.robot_centric import RobotPose
 from nerd_gym.robots.contacts import Contacts
-from nerd_gym.robots.model import SLIDE, RobotModel
+from nerd_gym.robots.features import SLIDE
+from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.rotations import quat_to_matrix
 from nerd_gym.robots.state import Motion
 

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from nerd_gym.robots.contacts import Contacts
-from nerd_gym.robots.model import HINGE, RobotModel
+from nerd_gym.robots.features import HINGE
+from nerd_gym.robots.model import RobotModel
 from nerd_gym.utils.files import strip_prefix
 
 MEANING = (
