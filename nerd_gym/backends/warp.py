@@ -1,4 +1,4 @@
-"""`warp`: Newton reads the MJCF, our fused Featherstone kernel moves the robot.
+"""`warp`: a fused Featherstone kernel moves the robot.
 
 Contacts are penalty forces of the candidate points against one plane per environment.
 """

@@ -41,12 +41,14 @@ class Generate:
     """The file; by default out/data/ROBOT-BACKEND.h5."""
     option: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
     """Options of the backend, e.g. --option reference=True."""
+    ignore: tuple[str, ...] = ()
+    """Features of an MJCF to leave out on every backend, e.g. self_collision gravcomp."""
 
     def run(self) -> None:
         from nerd_gym.data.dataset import DatasetPlan, generate
         from nerd_gym.data.task_rollouts import STARTS, default_share
 
-        robot = _robot(self.robot)
+        robot = _robot(self.robot, self.ignore)
         options = tuple(map(key_value, self.option))
         share = default_share(robot) if self.task_share is None else self.task_share
         plan = DatasetPlan(
@@ -113,6 +115,8 @@ class Train:
     """Torch device on which a network is trained."""
     out: Path | None = None
     """The model; by default out/models/ROBOT-MODEL.safetensors."""
+    ignore: tuple[str, ...] = ()
+    """Features of an MJCF to leave out on every backend, e.g. self_collision gravcomp."""
 
     def run(self) -> None:
         from nerd_gym.dynamics.models.checkpoint import DEFAULT_TEACHER, current_kind, packaged_model
@@ -147,6 +151,7 @@ class Train:
             *(f"--{n.replace('_', '-')} {getattr(settings, n)}" for n in changed),
         ]
         words += [f"--size {' '.join(self.size)}"] if self.size else []
+        words += [f"--ignore {' '.join(self.ignore)}"] if self.ignore else []
         words += [f"--start {self.start.name}"] if self.start else []
         if self.refine:
             words += [
@@ -165,8 +170,10 @@ class Train:
         print(f"trust: rank correlation with the true error {facts['trust']['rank_correlation']:.2f} on unseen frames")
         print(f"written: {out}; measure it with nerd-gym evaluate {self.mjcf or self.robot} --model {out}")
         if self.mjcf:
-            make = f'gymnasium.make("NeRD/Robot-v0", mjcf="{self.mjcf}", backend="neural", model="{out}")'
-            fixed = f'nerd_gym.make_backend("neural", nerd_gym.RobotModel.from_mjcf("{self.mjcf}"), 1, model="{out}")'
+            ignore = f", ignore={list(self.ignore)}" if self.ignore else ""
+            make = f'gymnasium.make("NeRD/Robot-v0", mjcf="{self.mjcf}"{ignore}, backend="neural", model="{out}")'
+            model = f'nerd_gym.RobotModel.from_mjcf("{self.mjcf}"{ignore})'
+            fixed = f'nerd_gym.make_backend("neural", {model}, 1, model="{out}")'
             print(f"use it:  {make if robot.free_base else fixed}")
 
     def _which_robot(self):
@@ -175,7 +182,7 @@ class Train:
             raise ValueError(f"{given} given; valid: nerd-gym train ROBOT, nerd-gym train --mjcf FILE")
         if self.data_transitions and not self.mjcf:
             raise ValueError(f"--data-transitions {self.data_transitions} goes with --mjcf only")
-        return _robot(self.robot) if self.robot else _robot(str(self.mjcf), own=True)
+        return _robot(self.robot or str(self.mjcf), self.ignore, own=not self.robot)
 
     def _generate(self, robot, kind: str, data: Path) -> None:
         """Make the dataset if it is not there; one that is must be of the size that is asked for, if one is."""
@@ -212,12 +219,14 @@ class Evaluate:
     """Folder for evaluation.json, .png and .mp4; by default out/evaluate/ROBOT."""
     video: bool = True
     """Whether to film."""
+    ignore: tuple[str, ...] = ()
+    """Features of an MJCF to leave out on every backend, e.g. self_collision gravcomp."""
 
     def run(self) -> None:
         from nerd_gym.dynamics.evaluate import run_evaluation
         from nerd_gym.dynamics.models.checkpoint import load_model
 
-        robot = _robot(self.robot)
+        robot = _robot(self.robot, self.ignore)
         models: dict[str, Path | None] = {path.stem: path for path in self.model}
         for path in self.model:
             load_model(path, robot)  # refuse a wrong one before anything is computed
@@ -243,7 +252,11 @@ def network_size(text: str) -> tuple[str, int]:
     return key, value
 
 
-def _robot(text: str, own: bool = False):
+def _robot(text: str, ignore: tuple[str, ...] = (), own: bool = False):
     from nerd_gym.robots.model import RobotModel
 
-    return RobotModel.from_mjcf(text) if own or text.endswith(".xml") else RobotModel.named(text)
+    if own or text.endswith(".xml"):
+        return RobotModel.from_mjcf(text, ignore)
+    if ignore:
+        raise ValueError(f"--ignore {' '.join(ignore)} goes with an MJCF; {text} is a packaged robot, simulated whole")
+    return RobotModel.named(text)

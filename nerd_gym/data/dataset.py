@@ -75,6 +75,8 @@ class DatasetPlan:
             "frames": self.frames,
             "blocks": self.blocks,
         }
+        if self.robot.ignored:
+            facts["ignored"] = " ".join(self.robot.ignored)
         if self.model:
             facts["model"] = file_hash(self.model)
         if self.starts != STARTS:

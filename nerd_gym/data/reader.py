@@ -113,6 +113,7 @@ def _command(path: Path, robot: RobotModel, facts: dict[str, Any]) -> str:
     policies = "".join(f" {name}" for name, _ in played)
     options = "".join(f" {key}={value}" for key, value in _json(path, f, "backend_options", dict).items())
     starts = f" --starts {f['starts']}" if "starts" in f else ""
+    starts += f" --ignore {f['ignored']}" if "ignored" in f else ""
     return words + starts + (policies and f" --policies{policies}") + (options and f" --option{options}")
 
 

@@ -271,6 +271,7 @@ def command_of(
     words += ["--model", *own] if own else []
     words += ["--teacher", teacher, "--rollouts", str(rollouts), "--seed", str(seed)]
     words += ["--scenario", only] if only else []
+    words += ["--ignore", *robot.ignored] if robot.ignored else []
     return shlex.join([*words, "--reference"] if reference else words)
 
 

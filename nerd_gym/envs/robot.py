@@ -37,6 +37,7 @@ class RobotConfig(TaskConfig):
     damping: float = 0.05
     speed: float = 0.5
     turn: float = 0.5
+    ignore: tuple[str, ...] = ()
 
     def __post_init__(self):
         for name in ("action_scale", "stiffness", "damping", "speed", "turn"):
@@ -47,6 +48,8 @@ class RobotConfig(TaskConfig):
                 raise ValueError(f"{name} is {value!r}; it must be a number above 0")
         if isinstance(self.mjcf, Path):  # as text it stands whole in a policy's facts
             object.__setattr__(self, "mjcf", str(self.mjcf))
+        ignore = self.ignore.split(",") if isinstance(self.ignore, str) else self.ignore  # as a command line gives it
+        object.__setattr__(self, "ignore", tuple(ignore))
 
 
 class BaseView(NamedTuple):
@@ -77,7 +80,8 @@ class Robot(Task):
     horizon       1000 frames
     options       mjcf: path of the robot, required; task: stand, track; control: position,
                   force; action_scale: 0.5 (position) or 1 (force); stiffness: 2; damping: 0.05;
-                  speed: 0.5 m/s and turn: 0.5 rad/s, largest commands (v_y: half the speed)
+                  speed: 0.5 m/s and turn: 0.5 rad/s, largest commands (v_y: half the speed);
+                  ignore: features of the MJCF to leave out, e.g. ["self_collision"]
     ============  ==========================================================================
 
     The start pose is the MJCF's first keyframe, or qpos0, set down on the ground. unit is 1 rad for a hinge; half its
@@ -98,7 +102,7 @@ class Robot(Task):
             raise ValueError(
                 f"mjcf is {config.mjcf!r}; NeRD/Robot-v0 needs the path of your robot's MJCF, mjcf='my_robot.xml'"
             )
-        robot = RobotModel.from_mjcf(config.mjcf)
+        robot = RobotModel.from_mjcf(config.mjcf, config.ignore)
         needs = {
             "a free base (<freejoint/> in its first body; nerd_gym.make_backend runs one with a fixed base)": (
                 robot.free_base

@@ -25,7 +25,8 @@ PLANE, SPHERE, CAPSULE, BOX = 0, 2, 3, 6
 SHAPES = (SPHERE, CAPSULE, BOX)  # that touch the ground as points with a radius
 SWITCHES = {"constraint": 1 << 0, "limit": 1 << 3, "contact": 1 << 4, "spring": 1 << 5, "damper": 1 << 6}
 SWITCHES |= {"gravity": 1 << 7}
-ENABLED = {"override": 1 << 0, "sleep": 1 << 4}  # contact parameters of the options, bodies at rest are not moved
+OVERRIDE = 1 << 0  # contact parameters of the options, not of the geoms
+STATEFUL = {"sleep": 1 << 4, "ipc": 1 << 6}  # which keep what no state of MuJoCo's covers
 FILTERPARENT = 1 << 10
 CONDIM = 3  # two directions of friction, none about the normal
 # Numbers of the compiled model that matter to motion if a robot has features, beside those of every robot.
@@ -258,22 +259,36 @@ def _switches(m: mujoco.MjModel, ground: int | None) -> list[str]:
     has = {"constraint": limited or touching, "limit": limited, "contact": touching}
     has |= {"spring": m.jnt_stiffness.any(), "damper": m.dof_damping.any(), "gravity": m.opt.gravity.any()}
     off = [f'{name}="disable"' for name, bit in SWITCHES.items() if m.opt.disableflags & bit and has[name]]
-    return off + [f'{name}="enable"' for name, bit in ENABLED.items() if m.opt.enableflags & bit]
+    return off + (['override="enable"'] if m.opt.enableflags & OVERRIDE else [])
 
 
 def _no_switches(m: mujoco.MjModel, _: int | None) -> None:
     m.opt.disableflags &= ~sum(SWITCHES.values())
-    m.opt.enableflags &= ~sum(ENABLED.values())
+    m.opt.enableflags &= ~OVERRIDE
+
+
+def _stateful(m: mujoco.MjModel, _: int | None) -> list[str]:
+    return [f'{name}="enable"' for name, bit in STATEFUL.items() if m.opt.enableflags & bit]
+
+
+def _not_stateful(m: mujoco.MjModel, _: int | None) -> None:
+    m.opt.enableflags &= ~sum(STATEFUL.values())
 
 
 def _limit_margin(m: mujoco.MjModel, _: int | None) -> list[str]:
-    return [_joint(m, j) for j in np.flatnonzero(m.jnt_margin) if m.jnt_limited[j]]
+    return [_joint(m, j) for j in range(m.njnt) if m.jnt_margin[j] and m.jnt_limited[j]]
 
 
 def _nonlinear(m: mujoco.MjModel, _: int | None) -> list[str]:
     springs = m.jnt_stiffnesspoly.any(-1) | (m.jnt_springyield != 0)
     dampers = m.dof_jntid[m.dof_dampingpoly.any(-1)]
     return [_joint(m, j) for j in range(m.njnt) if springs[j] or j in dampers]
+
+
+def _linear(m: mujoco.MjModel, _: int | None) -> None:
+    m.jnt_stiffnesspoly[:] = m.dof_dampingpoly[:] = 0
+    m.jnt_springyield[:] = 0
+    m.jnt_plasticadr[:] = -1  # or a spring yields at once
 
 
 def _motors(m: mujoco.MjModel, _: int | None) -> list[str]:
@@ -343,6 +358,7 @@ ROWS = (
     Feature("equality", "equality constraints", _equality, _zero("eq_active0"), needed=True),
     Feature("tendon", "tendons with forces of their own", _tendons, _zero(*TENDON_ARRAYS), needed=True),
     Feature("shape", "ground contact of a shape other than sphere, capsule or box", _shapes, _no_shapes, needed=True),
+    Feature("sleep", "bodies that sleep, or contacts with a memory", _stateful, _not_stateful, needed=True),
     Feature("plugin", "plugins", _plugins),
     Feature("gravcomp", "gravity compensation", _gravcomp, _zero("body_gravcomp")),
     Feature("fluid", "a medium around the robot", _fluid, _no_fluid),
@@ -354,12 +370,7 @@ ROWS = (
     Feature("adhesion", "adhesion", _touching_geoms("geom_adhesion"), _zero("geom_adhesion")),
     Feature("surfacevel", "a moving surface", _touching_geoms("geom_surfacevel"), _zero("geom_surfacevel")),
     Feature("limit_margin", "a margin of joint limits", _limit_margin, _zero("jnt_margin")),
-    Feature(
-        "nonlinear",
-        "springs or dampers that are not linear",
-        _nonlinear,
-        _zero("jnt_stiffnesspoly", "jnt_springyield", "dof_dampingpoly"),
-    ),
+    Feature("nonlinear", "springs or dampers that are not linear", _nonlinear, _linear),
     Feature("motor", "armature or damping of an actuator", _motors, _zero(*MOTOR_ARRAYS)),
     Feature("base", "a free joint with damping, armature or stiffness", _base, _free_base),
     Feature("flag", "physics that a flag switches off or on", _switches, _no_switches),

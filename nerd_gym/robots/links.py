@@ -1,5 +1,8 @@
 """A robot as a tree of links with one joint each, as the equations of motion take it."""
 
+# MuJoCo is a compiled module without stubs: the checker knows none of its names.
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
