@@ -99,11 +99,6 @@ def backend_at(name: str, model: RobotModel, q: Tensor, qd: Tensor, ground=None,
     return backend
 
 
-def described_links(model: RobotModel) -> dict[str, Any]:
-    """Links with armature and damping, as the MJCF describes them."""
-    return read_links(model) | {"armature": model.mj_model.dof_armature, "damping": model.mj_model.dof_damping}
-
-
 def true_parameters(model: RobotModel) -> Tensor:
     """Inertias of the MJCF's links about their joints' origins, armature and damping, as identification has them."""
     links, each = read_links(model), []

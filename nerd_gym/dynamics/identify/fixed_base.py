@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nerd_gym.dynamics.models.inertias import Inertias
 from nerd_gym.physics.torch.engine import JointLaw, limit_force
-from nerd_gym.physics.torch.regressor import PER_LINK, PRIOR_INERTIA, PRIOR_MASS, Regressor
+from nerd_gym.physics.torch.regressor import Regressor
 from nerd_gym.robots.model import RobotModel
 
 CALM = 0.2  # rad or m that a joint may move in a frame for Gauss-Newton to count it
@@ -27,6 +27,8 @@ class Identification:
     """Fits parameters to transitions (q, qd, force) -> (next q, next qd), float64, [B, nj] each."""
 
     def __init__(self, robot: RobotModel, substeps: int | None = None, joint_force_net: JointLaw | None = None):
+        if robot.free_base:
+            raise ValueError(f"{robot.name} has a free base; identification is for robots with a fixed one")
         self.robot, self.joint_force_net = robot, joint_force_net
         self.substeps = substeps or robot.substeps
         self.dt = robot.frame_dt / self.substeps
@@ -46,12 +48,11 @@ class Identification:
         """
         slope = torch.zeros(*q.shape, self.regressor.size, dtype=q.dtype)
         for _ in range(self.substeps):
-            bias, unit = self.regressor(q, qd)
-            mass = torch.einsum("bkjp,p->bjk", unit, parameters)
+            moving = self.regressor.moving(q, qd)
+            mass = self.regressor.mass(moving, parameters)
             pull = force + self.known_force(q, qd)
-            qdd = torch.linalg.solve(mass, pull - bias @ parameters)
-            y = bias + torch.einsum("bk,bkjp->bjp", qdd, unit)
-            slope = slope - self.dt * torch.linalg.solve(mass, y)
+            qdd = torch.linalg.solve(mass, pull - self.regressor.forces(moving, qd) @ parameters)
+            slope = slope - self.dt * torch.linalg.solve(mass, self.regressor.forces(moving, qd, qdd))
             qd = qd + self.dt * qdd
             q = q + self.dt * qd
         return q, qd, slope
@@ -65,8 +66,7 @@ class Identification:
         q, qd, force, next_q, next_qd = frames
         inside = ((q > self._low) & (q < self._high) & (next_q > self._low) & (next_q < self._high)).all(-1)
         middle, rate = ((q + next_q) / 2)[inside], ((qd + next_qd) / 2)[inside]
-        bias, unit = self.regressor(middle, rate)
-        y = bias + torch.einsum("bk,bkjp->bjp", (next_qd - qd)[inside] / self.robot.frame_dt, unit)
+        y = self.regressor(middle, rate, (next_qd - qd)[inside] / self.robot.frame_dt)
         if unexplained:
             y = torch.cat([y, joint_effects(middle, rate)], -1)
         known = self.known_force(middle, rate)
@@ -89,11 +89,7 @@ class Identification:
                 break
             parameters = parameters + step
         # What the data do not tell: the prior's part of the null space.
-        prior = torch.zeros_like(parameters)
-        for l in range(self.regressor.count):
-            prior[PER_LINK * l] = PRIOR_MASS
-            prior[PER_LINK * l + 4 : PER_LINK * l + 7] = PRIOR_INERTIA
-        parameters = parameters + null @ (null.T @ (prior - parameters))
+        parameters = parameters + null @ (null.T @ (self.regressor.prior() - parameters))
         return Inertias(self.robot, parameters, rank, float(residual))
 
     def calm(self, q: Tensor, qd: Tensor, force: Tensor, next_q: Tensor, next_qd: Tensor) -> JointTransitions:

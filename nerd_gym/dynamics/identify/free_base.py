@@ -21,11 +21,11 @@ from torch import Tensor
 from nerd_gym.data.reader import Transitions
 from nerd_gym.dynamics.models.inertias import Inertias
 from nerd_gym.physics.torch.engine import limit_force
-from nerd_gym.physics.torch.regressor import PER_LINK, FreeRegressor
+from nerd_gym.physics.torch.regressor import PER_LINK, PRIOR_INERTIA, PRIOR_MASS, Regressor
 from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.rotations import quat_conjugate, quat_exp, quat_log, quat_multiply
 
-from .fixed_base import CALM, PRIOR_INERTIA, PRIOR_MASS, solve_rank
+from .fixed_base import CALM, solve_rank
 
 MOST_FRAMES = 1000  # that Gauss-Newton goes through
 EXACT = 1e-4  # of a frame's change of velocity: no need to explain more
@@ -42,7 +42,7 @@ class FreeIdentification:
     """Fits parameters to frames without contact."""
 
     def __init__(self, robot: RobotModel):
-        self.robot, self.regressor = robot, FreeRegressor(robot)
+        self.robot, self.regressor = robot, Regressor(robot)
         m = robot.mj_model
         self._low, self._high = torch.as_tensor(robot.joint_range).unbind(-1)
         self._stiffness = torch.as_tensor(m.jnt_stiffness[1:].copy())
@@ -84,15 +84,13 @@ class FreeIdentification:
         dt = self.robot.frame_dt / self.robot.substeps
         slope = torch.zeros((), dtype=qd.dtype)
         for _ in range(self.robot.substeps):
-            still = torch.zeros_like(qd)
-            motion = self.regressor.motion(q, qd, still)
-            factor = torch.linalg.cholesky_ex(self.regressor.mass(motion, parameters))[0]
-            need = self.pull(q, qd, force) - self.regressor.forces(motion, qd, still) @ parameters
+            moving = self.regressor.moving(q, qd)
+            factor = torch.linalg.cholesky_ex(self.regressor.mass(moving, parameters))[0]
+            need = self.pull(q, qd, force) - self.regressor.forces(moving, qd) @ parameters
             qdd = torch.cholesky_solve(need[..., None], factor)[..., 0]
-            slope = slope - dt * torch.cholesky_solve(self.regressor(q, qd, qdd), factor)
+            slope = slope - dt * torch.cholesky_solve(self.regressor.forces(moving, qd, qdd), factor)
             qd = qd + dt * qdd
-            quat = quat_multiply(q[:, 3:7], quat_exp(dt * qd[:, 3:6]))
-            q = torch.cat([q[:, :3] + dt * qd[:, :3], quat, q[:, 7:] + dt * qd[:, 6:]], -1)
+            q = self.regressor.engine.moved(q, dt * qd)
         return qd, slope
 
     def fit(self, frames: Transitions, iterations: int = 6) -> Inertias:
@@ -148,7 +146,7 @@ class FreeIdentification:
         q = torch.pi * (2 * torch.rand(n, self.robot.nq, generator=generator, dtype=torch.float64) - 1)
         q[:, 3:7] = quat_exp(q[:, 3:6])
         still = torch.zeros(n, self.robot.nv, dtype=q.dtype)
-        H = self.regressor.mass(self.regressor.motion(q, still, still), parameters)
+        H = self.regressor.mass(self.regressor.moving(q, still), parameters)
         bad = torch.linalg.cholesky_ex(H)[1].any()
         return not bool(bad) and bool((self.regressor.bodies(parameters)[0] > LEAST * PRIOR_MASS).all())
 

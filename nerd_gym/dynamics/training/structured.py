@@ -17,7 +17,7 @@ from nerd_gym.data.reader import Data, Transitions, frames_at, nearness
 from nerd_gym.dynamics.identify.fixed_base import Identification
 from nerd_gym.dynamics.models.force_networks import ContactForceNet, JointForceNet
 from nerd_gym.dynamics.models.inertias import Inertias
-from nerd_gym.physics.torch.engine import Articulated
+from nerd_gym.physics.torch.engine import Articulated, read_parameters
 from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.state import state_error
 
@@ -136,7 +136,7 @@ def new_contact_net(robot: RobotModel, data: Data, inertias: Inertias, touching:
     """Fresh, scaled to depths, speeds and forces that the data show."""
     frames = draw(data.train, touching, 4096, torch.Generator().manual_seed(seed))
     frames = {name: value.double() for name, value in frames.items()}
-    motion = Articulated(robot, inertias.links())
+    motion = Articulated(robot, read_parameters(robot, inertias.links()))
     ground = frames["ground_point"], frames["ground_normal"]
     seen: list[Tensor] = []
 
@@ -145,7 +145,7 @@ def new_contact_net(robot: RobotModel, data: Data, inertias: Inertias, touching:
         seen.extend(x[inside] for x in (depth, (along.square() + slip.square()).sqrt()))
         return torch.zeros_like(depth), torch.zeros_like(depth)
 
-    motion.contact_force(motion.pose(frames["next_q"]), frames["next_qd"], ground, watch)
+    motion.contact_force(frames["next_q"], motion.pose(frames["next_q"]), frames["next_qd"], ground, watch)
     depth, speed = (torch.quantile(x[:100_000], 0.9).item() for x in seen)
     # What the contacts must have given so that the frame ended as it did, over a metre's lever.
     pose = motion.pose(frames["q"])
@@ -169,7 +169,7 @@ class ForceNetTrainer:
         among: Tensor | None,
     ):
         self.data, self.robot, self.among = data, data.robot, among
-        self.motion = Articulated(data.robot, inertias.links())
+        self.motion = Articulated(data.robot, read_parameters(data.robot, inertias.links()))
         self.networks = {"contact_law": contact_net, "joint_law": joint_force_net}
         frames = draw(data.train, among, 4096, torch.Generator().manual_seed(0))
         self._floor = 0.1 * (frames["next_qd"] - frames["qd"]).double().square().mean(0).sqrt()

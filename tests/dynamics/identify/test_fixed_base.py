@@ -79,3 +79,8 @@ def test_nothing_is_taken_from_the_mjcf_inertias(tmp_path):
     student = learned_backend(inertias, 128, tmp_path / "x.safetensors")
     learned, wrong = rollout_error(WarpBackend(teacher_model, 128), [student, described])
     assert learned < 2e-3 and wrong > 0.1, (learned, wrong)
+
+
+def test_a_free_base_is_refused():
+    with pytest.raises(ValueError, match="ant has a free base"):
+        Identification(robot("ant"))

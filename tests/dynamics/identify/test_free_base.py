@@ -7,7 +7,7 @@ import torch
 from nerd_gym.backends.warp import WarpBackend
 from nerd_gym.dynamics.identify.free_base import fit_contact_gains, identify_free
 from nerd_gym.dynamics.models.inertias import Inertias
-from nerd_gym.physics.torch.regressor import FreeRegressor
+from nerd_gym.physics.torch.regressor import Regressor
 from nerd_gym.robots.contacts import ContactFinder
 from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.model import RobotModel
@@ -18,8 +18,8 @@ from tests.support.states import everyone, random_state, true_parameters
 def mass_matrices(model, parameters, n=64):
     """[n, nv, nv] over random configurations."""
     q = random_state(model, n, seed=5)[0].double()
-    regressor, still = FreeRegressor(model), torch.zeros(n, model.nv, dtype=q.dtype)
-    return regressor.mass(regressor.motion(q, still, still), parameters)
+    regressor, still = Regressor(model), torch.zeros(n, model.nv, dtype=q.dtype)
+    return regressor.mass(regressor.moving(q, still), parameters)
 
 
 def frames_of(teacher, forces, q, qd):

@@ -6,7 +6,7 @@ import warp as wp
 
 from nerd_gym.dynamics.models.force_networks import ContactForceNet, JointForceNet
 from nerd_gym.dynamics.models.structured import StructuredModel
-from nerd_gym.physics.torch.engine import Articulated
+from nerd_gym.physics.torch.engine import Articulated, read_parameters
 from nerd_gym.physics.warp.frame import frame_kernel
 from nerd_gym.robots.contacts import ContactFinder
 from nerd_gym.robots.kinematics import Kinematics
@@ -33,7 +33,7 @@ def test_force_networks_in_the_kernel_are_those_in_torch(with_torque):
     q, qd, force, point, normal = fixed_base_state(model, 200)
     contacts = ContactFinder(model, Kinematics(model))(q, point, normal)
     result = student.predict(Motion(q, qd), force, contacts)
-    twin = Articulated(model, student.inertias.links())
+    twin = Articulated(model, read_parameters(model, student.inertias.links()))
     double = [x.double() for x in (q, qd, force)]
     networks = {"contact_law": contact.double(), "joint_law": torque.double() if with_torque else None}
     with torch.no_grad():

@@ -13,12 +13,11 @@ from nerd_gym.robots.contacts import ContactFinder
 from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.state import Motion
 from tests.support.grid import robot
-from tests.support.states import described_links
 
 
 def made_up_data(model, law, trajectories=128, frames=30):
     """Trajectories of the robot's own motion under joint forces that its MJCF does not know."""
-    twin = Articulated(model, described_links(model))
+    twin = Articulated(model)
     generator = torch.Generator().manual_seed(5)
     q = torch.randn(trajectories, model.nj, generator=generator).double()
     qd = 3 * torch.randn(trajectories, model.nj, generator=generator).double()
