@@ -1,4 +1,4 @@
-"""Random numbers with one stream per environment, in torch, on any device.
+"""Random numbers with one stream per environment, in torch, on any device, and the starts that are drawn from them.
 
 Row i of a batch draws what a single environment with row i's seed would draw, whatever the batch size and
 whenever its neighbours reset: each number is a hash of (seed, episode, position).
@@ -6,8 +6,14 @@ whenever its neighbours reset: each number is a hash of (seed, episode, position
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from .task import Task
 
 MASK = 0xFFFFFFFF
 GOLDEN = 0x1E3779B9
@@ -55,3 +61,33 @@ class EnvRandom:
     def centred(self, half_width: Tensor | float, size: int) -> Tensor:
         """[N, size] between minus and plus half_width."""
         return self.uniform(-half_width, half_width, size)
+
+
+@dataclass
+class Starts:
+    """Where N episodes start."""
+
+    episode: Tensor  # [N], which of its row
+    q: Tensor
+    qd: Tensor
+    goal: Tensor | None
+    ground: tuple[Tensor, Tensor] | None
+
+    def put(self, rows: Tensor, new: Starts) -> None:
+        """Take over the starts of some rows [K]."""
+        pairs = [(self.episode, new.episode), (self.q, new.q), (self.qd, new.qd)]
+        if self.goal is not None and new.goal is not None:
+            pairs.append((self.goal, new.goal))
+        if self.ground is not None and new.ground is not None:
+            pairs += zip(self.ground, new.ground, strict=True)
+        for old, value in pairs:
+            old.index_copy_(0, rows, value)
+
+
+def draw_starts(task: Task, seeds: Tensor, episodes: Tensor) -> Starts:
+    """The starts of episodes [N], each by its number and its row's seed alone."""
+    rng = EnvRandom(seeds, episodes)
+    q, qd = task.initial_state(rng)
+    goal = task.initial_goal(rng).clone() if task.goal_size else None
+    ground = task.initial_ground(rng, q)
+    return Starts(episodes.clone(), q.clone(), qd.clone(), goal, ground and (ground[0].clone(), ground[1].clone()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import gymnasium
@@ -14,12 +13,13 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
-from nerd_gym.backends import DEFAULT, backend_class, installed_backends, make_backend
+from nerd_gym.backends import DEFAULT, make_backend
 from nerd_gym.registration import env_spec
 from nerd_gym.robots.state import rows_within
 
-from .random import EnvRandom
-from .task import State, Task, make_config, option_names
+from .options import split_options
+from .random import Starts, draw_starts
+from .task import State, make_config
 
 RENDER_MODES = ("rgb_array", "human")
 ARRAYS = ("numpy", "torch")
@@ -316,52 +316,6 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         if isinstance(value, dict):
             return {key: self._out(item) for key, item in value.items()}
         return value.cpu().numpy()
-
-
-@dataclass
-class Starts:
-    """Where N episodes start."""
-
-    episode: Tensor  # [N], which of its row
-    q: Tensor
-    qd: Tensor
-    goal: Tensor | None
-    ground: tuple[Tensor, Tensor] | None
-
-    def put(self, rows: Tensor, new: Starts) -> None:
-        """Take over the starts of some rows [K]."""
-        pairs = [(self.episode, new.episode), (self.q, new.q), (self.qd, new.qd)]
-        if self.goal is not None and new.goal is not None:
-            pairs.append((self.goal, new.goal))
-        if self.ground is not None and new.ground is not None:
-            pairs += zip(self.ground, new.ground, strict=True)
-        for old, value in pairs:
-            old.index_copy_(0, rows, value)
-
-
-def draw_starts(task: Task, seeds: Tensor, episodes: Tensor) -> Starts:
-    """The starts of episodes [N], each by its number and its row's seed alone."""
-    rng = EnvRandom(seeds, episodes)
-    q, qd = task.initial_state(rng)
-    goal = task.initial_goal(rng).clone() if task.goal_size else None
-    ground = task.initial_ground(rng, q)
-    return Starts(episodes.clone(), q.clone(), qd.clone(), goal, ground and (ground[0].clone(), ground[1].clone()))
-
-
-def split_options(task_class: type, backend: str, options: dict[str, Any]) -> tuple[dict, dict]:
-    """Sort keyword options into the task's and the backend's; one that is neither's is an error."""
-    of_task = option_names(task_class.config_class)
-    of_backend = backend_class(backend).options
-    for name in options:
-        if name not in of_task and name not in of_backend:
-            elsewhere = [b for b in installed_backends() if b != backend and name in backend_class(b).options]
-            hint = f" (it is an option of backend {', '.join(map(repr, elsewhere))})" if elsewhere else ""
-            raise ValueError(
-                f"unknown option {name!r}{hint}; {task_class.__name__} takes {', '.join(of_task) or 'none'}; "
-                f"backend {backend!r} takes {', '.join(of_backend)}"
-            )
-    task = {name: value for name, value in options.items() if name in of_task}
-    return task, {name: value for name, value in options.items() if name not in of_task}
 
 
 def _autoreset(mode: AutoresetMode | str) -> AutoresetMode:

@@ -1,0 +1,25 @@
+"""Keyword options of an environment: which are the task's, which the backend's, and which are nobody's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nerd_gym.backends import backend_class, installed_backends
+
+from .task import option_names
+
+
+def split_options(task_class: type, backend: str, options: dict[str, Any]) -> tuple[dict, dict]:
+    """Sort keyword options into the task's and the backend's; one that is neither's is an error."""
+    of_task = option_names(task_class.config_class)
+    of_backend = backend_class(backend).options
+    for name in options:
+        if name not in of_task and name not in of_backend:
+            elsewhere = [b for b in installed_backends() if b != backend and name in backend_class(b).options]
+            hint = f" (it is an option of backend {', '.join(map(repr, elsewhere))})" if elsewhere else ""
+            raise ValueError(
+                f"unknown option {name!r}{hint}; {task_class.__name__} takes {', '.join(of_task) or 'none'}; "
+                f"backend {backend!r} takes {', '.join(of_backend)}"
+            )
+    task = {name: value for name, value in options.items() if name in of_task}
+    return task, {name: value for name, value in options.items() if name not in of_task}
