@@ -10,8 +10,6 @@ import torch
 from gymnasium.utils import EzPickle
 from gymnasium.vector import AutoresetMode
 
-from nerd_gym.backends import DEFAULT
-
 from .vector import RENDER_MODES, NerdVectorEnv
 
 
@@ -23,8 +21,16 @@ class NerdEnv(gymnasium.Env, EzPickle):
 
     metadata = {"render_modes": list(RENDER_MODES), "render_fps": 60}
 
-    def __init__(self, env_id: str, *, backend: str = DEFAULT, render_mode: str | None = None, **options: Any):
-        EzPickle.__init__(self, env_id, backend=backend, render_mode=render_mode, **options)
+    def __init__(
+        self,
+        env_id: str,
+        *,
+        backend: str | None = None,
+        physics: str | None = None,
+        render_mode: str | None = None,
+        **options: Any,
+    ):
+        EzPickle.__init__(self, env_id, backend=backend, physics=physics, render_mode=render_mode, **options)
         for fixed in ("num_envs", "array", "autoreset_mode"):
             if fixed in options:
                 raise ValueError(f"option {fixed!r} is for gymnasium.make_vec; gymnasium.make is one robot in numpy")
@@ -32,6 +38,7 @@ class NerdEnv(gymnasium.Env, EzPickle):
             env_id,
             1,
             backend=backend,
+            physics=physics,
             array="torch",
             autoreset_mode=AutoresetMode.DISABLED,
             render_mode=render_mode,

@@ -13,11 +13,11 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
-from nerd_gym.backends import DEFAULT, make_backend
+from nerd_gym.backends import make_backend
 from nerd_gym.registration import env_spec
 from nerd_gym.robots.state import rows_within
 
-from .options import split_options
+from .options import chosen_backend, split_options
 from .random import Starts, draw_starts
 from .task import State, make_config
 
@@ -32,10 +32,12 @@ class NerdVectorEnv(VectorEnv, EzPickle):
     Args:
         env_id: one of ``nerd_gym.registration.ENVS``.
         num_envs: N.
-        backend: the physics, one of ``nerd_gym.backends.BACKENDS``.
+        backend: one of ``nerd_gym.backends.BACKENDS``; None for the default.
+        physics: the same by another name, for programs that take ``backend=`` for themselves (TorchRL).
         device: where the tensors live.
         array: what step and reset return, ``"numpy"`` or ``"torch"``; on the CPU neither is a copy.
-        autoreset_mode: SAME_STEP, or DISABLED with resets through ``options={"reset_mask": mask}``.
+        autoreset_mode: SAME_STEP; NEXT_STEP, where the step after an episode's last one resets the row and ignores its
+            action; or DISABLED with resets through ``options={"reset_mask": mask}``.
         max_episode_steps: the horizon; None for none.
         render_mode: None, ``"rgb_array"`` or ``"human"``.
         options: options of the task (its config's fields) and of the backend (its ``options``).
@@ -43,7 +45,8 @@ class NerdVectorEnv(VectorEnv, EzPickle):
     ``info`` of a step holds ``reward_terms`` [N, K], whose columns ``env.reward_terms`` names (TorchRL takes no
     dict there), ``diverged`` [N], what the backend adds (``model_trust`` [N] of a learned one), and with SAME_STEP
     ``final_obs`` and ``final_info`` with their masks ``_final_obs`` and ``_final_info``: what the step led to before
-    the rows of the mask were reset.
+    the rows of the mask were reset. With NEXT_STEP the step that resets a row reports nothing of it but the start:
+    reward and terms 0, not diverged; what the backend adds means nothing there.
     """
 
     def __init__(
@@ -51,7 +54,8 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         env_id: str,
         num_envs: int = 1,
         *,
-        backend: str = DEFAULT,
+        backend: str | None = None,
+        physics: str | None = None,
         device: torch.device | str = "cpu",
         array: Literal["numpy", "torch"] = "numpy",
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
@@ -64,6 +68,7 @@ class NerdVectorEnv(VectorEnv, EzPickle):
             env_id,
             num_envs,
             backend=backend,
+            physics=physics,
             device=device,
             array=array,
             autoreset_mode=autoreset_mode,
@@ -71,6 +76,7 @@ class NerdVectorEnv(VectorEnv, EzPickle):
             render_mode=render_mode,
             **options,
         )
+        backend = chosen_backend(backend, physics)
         task_class = env_spec(env_id).task_class()
         task_options, backend_options = split_options(task_class, backend, options)
         config = make_config(task_class.config_class, task_options)
@@ -100,6 +106,7 @@ class NerdVectorEnv(VectorEnv, EzPickle):
             return torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
 
         self._steps, self._episodes = counter(), counter() - 1
+        self._ended = counter().bool()  # rows that the next step resets; with NEXT_STEP alone
         self._seeds: Tensor | None = None
         self._ahead: Starts | None = None
         # What the task sees: pass it to the task's functions to ask for an observation, a reward or joint forces.
@@ -123,6 +130,7 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         first = seed if isinstance(seed, (int, np.integer)) or seed is None else None
         super().reset(seed=first, options=options)
         self._start_episodes(mask, self._take_seed(seed, mask))
+        self._ended = self._ended & ~mask
         if state is not None:
             self.backend.reset(mask, *state)
         info = {"diverged": torch.zeros_like(mask)}
@@ -135,6 +143,11 @@ class NerdVectorEnv(VectorEnv, EzPickle):
             raise gymnasium.error.ResetNeeded("step() was called before the first reset()")
         task, backend, state = self.task, self.backend, self.state
         action = self._in(actions)
+        next_step, ended = self.autoreset_mode is AutoresetMode.NEXT_STEP, self._ended
+        resets = next_step and backend.may_hold(ended)
+        if resets:
+            # The batch moves as a whole: a row to be reset makes a frame too, which is then forgotten.
+            action = torch.where(ended[:, None], 0.0, action)
         diverged = torch.zeros_like(backend.healthy)
         any_diverged = False
         for _ in range(task.frames):
@@ -152,8 +165,16 @@ class NerdVectorEnv(VectorEnv, EzPickle):
             reward = torch.where(diverged, 0.0, reward)
             terms = torch.where(diverged[:, None], 0.0, terms)
             terminated = terminated & ~diverged
+        added = backend.info()
+        if resets:
+            reward = torch.where(ended, 0.0, reward)
+            terms = torch.where(ended[:, None], 0.0, terms)
+            terminated, truncated, diverged = (x & ~ended for x in (terminated, truncated, diverged))
+            self._start_episodes(ended, seeds)
+        if next_step:
+            self._ended = terminated | truncated
         obs = task.observe(state)
-        info: dict[str, Any] = {"reward_terms": terms, "diverged": diverged, **backend.info()}
+        info: dict[str, Any] = {"reward_terms": terms, "diverged": diverged, **added}
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
             done = terminated | truncated
             final = {"diverged": diverged.clone(), "steps": self._steps.clone()}
@@ -213,6 +234,7 @@ class NerdVectorEnv(VectorEnv, EzPickle):
             "backend": self.backend.snapshot(),
             "steps": self._steps.clone(),
             "episodes": self._episodes.clone(),
+            "ended": self._ended.clone(),
             "seeds": None if self._seeds is None else self._seeds.clone(),
             "goal": self.state.goal.clone(),
         }
@@ -222,6 +244,7 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         self.backend.restore(snapshot["backend"])
         self._steps.copy_(snapshot["steps"])
         self._episodes.copy_(snapshot["episodes"])
+        self._ended = snapshot.get("ended", torch.zeros_like(self._ended)).clone()  # runs of before have none
         self._seeds = None if snapshot["seeds"] is None else snapshot["seeds"].clone()
         self._ahead = None
         self.state.goal = snapshot["goal"].clone()
@@ -319,7 +342,7 @@ class NerdVectorEnv(VectorEnv, EzPickle):
 
 
 def _autoreset(mode: AutoresetMode | str) -> AutoresetMode:
-    valid = {m.value: m for m in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)}
+    valid = {m.value: m for m in (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED)}
     value = mode.value if isinstance(mode, AutoresetMode) else mode
     if value not in valid:
         raise ValueError(f"unknown autoreset_mode {mode!r}; valid: {', '.join(valid)}")

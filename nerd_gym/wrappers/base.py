@@ -18,7 +18,7 @@ def torch_env(env: VectorEnv) -> NerdVectorEnv:
     if found.array != "torch":
         raise ValueError(f"this environment has array={found.array!r}; RL libraries need array='torch'")
     if found.autoreset_mode is not AutoresetMode.SAME_STEP:
-        raise ValueError("this environment has autoreset_mode DISABLED; RL libraries need SAME_STEP")
+        raise ValueError(f"this environment has autoreset_mode {found.autoreset_mode.name}; this needs SAME_STEP")
     return found
 
 

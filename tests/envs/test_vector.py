@@ -191,7 +191,8 @@ def test_wrong_input_is_named_with_what_is_valid():
         ({"colour": 1}, r"unknown option 'colour'; Ant takes task; backend 'warp' takes friction"),
         ({"backend": "mujoco", "reference": True}, r"'reference' \(it is an option of backend 'warp', 'neural'\)"),
         ({"array": "jax"}, r"unknown array 'jax'; valid: 'numpy', 'torch'"),
-        ({"autoreset_mode": "NextStep"}, r"unknown autoreset_mode 'NextStep'; valid: SameStep, Disabled"),
+        ({"autoreset_mode": "never"}, r"unknown autoreset_mode 'never'; valid: SameStep, NextStep, Disabled"),
+        ({"backend": "warp", "physics": "mujoco"}, r"backend is 'warp' and physics is 'mujoco': they mean the same"),
         ({"render_mode": "ascii"}, r"unknown render_mode 'ascii'"),
     ]
     for options, message in cases:

@@ -168,7 +168,8 @@ def test_a_failure_on_the_last_step_is_no_time_out():
     ("options", "message"),
     [
         ({"array": "numpy"}, "array=.numpy.; RL libraries need"),
-        ({"autoreset_mode": "Disabled"}, "SAME_STEP"),
+        ({"autoreset_mode": "Disabled"}, "DISABLED; this needs SAME_STEP"),
+        ({"autoreset_mode": "NextStep"}, "NEXT_STEP; this needs SAME_STEP"),
     ],
 )
 def test_unfit_environments_are_refused(options, message):

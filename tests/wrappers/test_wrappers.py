@@ -7,18 +7,19 @@ from nerd_gym.wrappers import RecordEpisodeStatistics, RecordVideo, ReferenceObs
 from tests.support.states import make_vec
 
 
+@pytest.mark.parametrize("mode", ["SameStep", "NextStep"])
 @pytest.mark.parametrize("array", ["numpy", "torch"])
-def test_statistics_are_the_sum_and_count_of_the_rewards(array):
+def test_statistics_are_the_sum_and_count_of_the_rewards(array, mode):
     env = RecordEpisodeStatistics(
-        gymnasium.make_vec("NeRD/Cartpole-v0", num_envs=32, array=array, max_episode_steps=40)
+        gymnasium.make_vec("NeRD/Cartpole-v0", num_envs=32, array=array, max_episode_steps=40, autoreset_mode=mode)
     )
     env.reset(seed=0)
-    returns, lengths, finished = np.zeros(32), np.zeros(32), 0
+    returns, lengths, finished, done = np.zeros(32), np.zeros(32), 0, np.zeros(32, bool)
     for _ in range(100):
         action = np.random.default_rng(0).uniform(-1, 1, (32, 1)).astype(np.float32)
         _, reward, terminated, truncated, info = env.step(action)
         returns += np.asarray(reward)
-        lengths += 1
+        lengths += 1 - done * (mode == "NextStep")  # the step that resets a row is none of an episode
         done = np.asarray(terminated | truncated)
         np.testing.assert_array_equal(np.asarray(info["_episode"]), done)
         np.testing.assert_allclose(np.asarray(info["episode"]["r"])[done], returns[done], rtol=1e-4)
