@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 
@@ -17,7 +16,8 @@ from nerd_gym.dynamics import SolverNeRD
 from nerd_gym.dynamics.models.base import kind_of
 from nerd_gym.dynamics.models.checkpoint import PRETRAINED, save_model
 from nerd_gym.physics.warp.newton_state import to_newton
-from tests.support.grid import ROOT, robot
+from tests.support.examples import example
+from tests.support.grid import robot
 from tests.support.states import everyone, random_state
 
 PACKAGED = sorted(path.stem for path in PRETRAINED.glob("*.safetensors"))
@@ -245,10 +245,7 @@ def test_a_world_has_one_ground(extra, count, tmp_path):
 
 @pytest.mark.slow
 def test_the_example_runs(capsys):
-    spec = importlib.util.spec_from_file_location("newton_solver", ROOT / "examples" / "newton_solver.py")
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
-    example.main(["cartpole", "--worlds", "2", "--frames", "10"])
+    example("newton_solver").main(["cartpole", "--worlds", "2", "--frames", "10"])
     printed = capsys.readouterr().out
     apart = [float(line.split("apart by ")[1].split()[0]) for line in printed.splitlines() if "apart" in line]
     assert len(apart) == 2 and np.max(apart) < 1e-5
