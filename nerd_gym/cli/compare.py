@@ -76,7 +76,7 @@ class Demo:
     out: Path = Path("out/demo")
     """Folder for demo.html and a folder for each policy."""
     policies: Path | None = None
-    """Folder with the policies; by default that of the checkout."""
+    """Folder with the policies; by default those that come with the package."""
     episodes: int = 64
     """Episodes on each backend."""
     seed: int = 0

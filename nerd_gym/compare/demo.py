@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
+from nerd_gym.policies.shipped import shipped_policies
 from nerd_gym.utils.files import atomic_write
 
 from .comparison import Comparison, compare
@@ -12,7 +13,7 @@ from .page import html_table, page, section
 from .table import aligned, verdict_lines
 from .verdict import number, percent
 
-POLICIES = Path(__file__).parents[2] / "policies"  # beside the package in a checkout
+POLICIES = shipped_policies()
 # Environment and policy; each is played on every backend that the robot has.
 DEMO = (
     ("NeRD/Cartpole-v0", "cartpole/swingup-neural-seed0.safetensors"),
@@ -34,7 +35,8 @@ def run_demo(
     missing = [name for _, name in entries if not (policies / name).is_file()]
     if missing:
         raise FileNotFoundError(
-            f"no {', '.join(missing)} in {policies}; the policies are in the project's checkout: give that folder"
+            f"no {', '.join(missing)} in {policies}; the policies come with the package ({POLICIES}) and are in "
+            "policies/ of the project's checkout"
         )
     comparisons, folders = [], []
     for env_id, name in entries:

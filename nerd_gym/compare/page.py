@@ -4,38 +4,46 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from html import escape
 from pathlib import Path
 
 from nerd_gym.utils.files import atomic_write, finite
-from nerd_gym.utils.optional import require
+from nerd_gym.utils.optional import absent
 
 from .comparison import Comparison
 from .film import film
 from .plot import plot
 from .table import facts, grid, method, notes, title
 
+PICTURES = ("matplotlib", "imageio", "imageio_ffmpeg", "PIL")  # what plots and films need
 SIGNS = {"agree": "#1a7f37", "differ": "#c62828", "undecided": "#b26a00"}
 
 
 def save(c: Comparison, out: Path, video: bool = True, gif: bool = False) -> list[Path]:
-    """Write the report; each file appears when it is whole, the page last."""
-    require("matplotlib", extra="video")
+    """Write the report; each file appears when it is whole, the page last.
+
+    Without the packages of the extra `video` it has figures and verdicts alone: the episodes are not played in vain.
+    """
     out.mkdir(parents=True, exist_ok=True)
-    paths = [out / f"compare.{kind}" for kind in ("json", "png")]
-    with atomic_write(paths[0]) as part:
+    json_path, picture, page_path = (out / f"compare.{kind}" for kind in ("json", "png", "html"))
+    with atomic_write(json_path) as part:
         part.write_text(json.dumps(finite(facts(c)), indent=1, allow_nan=False, default=str) + "\n")
-    plot(c, paths[1])
     films = {out / "compare.mp4": video, out / "compare.gif": gif}
-    for path in films:
+    for path in (picture, *films):
         path.unlink(missing_ok=True)  # one of an earlier comparison would not belong to this one
     wanted = [path for path, yes in films.items() if yes]
-    if wanted:
-        film(c, wanted)
-    page_path = out / "compare.html"
+    if missing := absent(*PICTURES):
+        print(f"no plots and films without {', '.join(missing)}: pip install 'nerd-gym[video]'", file=sys.stderr)
+        drawn = []
+    else:
+        plot(c, picture)
+        if wanted:
+            film(c, wanted)
+        drawn = [picture, *wanted]
     with atomic_write(page_path) as part:
         part.write_text(page(c.policy, [section(c, out)]))
-    return [*paths, *wanted, page_path]
+    return [json_path, *drawn, page_path]
 
 
 STYLE = """
@@ -73,7 +81,8 @@ def section(c: Comparison, folder: Path) -> str:
         )
     parts.append(f"<h2>Figures</h2>\n{html_table(['', *head], rows)}")
     parts += [f'<p class="small">{escape(line)}</p>' for line in notes(c)]
-    parts.append(f'<h2>Plots</h2>\n<img alt="plots" src="{_embedded(folder / "compare.png", "image/png")}">')
+    if (folder / "compare.png").exists():
+        parts.append(f'<h2>Plots</h2>\n<img alt="plots" src="{_embedded(folder / "compare.png", "image/png")}">')
     first, second = c.pair
     what = f"{escape(first.label)} in blue, {escape(second.label)} in orange"
     if (folder / "compare.mp4").exists():

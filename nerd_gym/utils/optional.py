@@ -1,6 +1,7 @@
 """Packages that only some parts of the suite need."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 
 
@@ -11,3 +12,8 @@ def require(package: str, extra: str) -> ModuleType:
     except ImportError as error:
         name = package.split(".")[0]
         raise ImportError(f"this needs {name}, not installed: pip install 'nerd-gym[{extra}]'") from error
+
+
+def absent(*packages: str) -> list[str]:
+    """Those of the packages that are not installed."""
+    return [name for name in packages if find_spec(name) is None]

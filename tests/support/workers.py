@@ -1,6 +1,6 @@
 """Environments in worker processes beside the native batch: a program, because a parent that forks must be fresh.
 
-    python -m tests.support.workers sb3 spawn mujoco warp
+    python -m tests.support.workers sb3 fork:warp spawn:mujoco
 
 It fails if the workers' results are not those of the batch, to the bit.
 """
@@ -47,18 +47,21 @@ def _three(result: tuple) -> tuple:
     return obs, reward, terminated | truncated
 
 
-def main(library: str, method: str, *backends: str) -> None:
-    """Compare the workers of a library with the native batch, which is made after they have ended."""
+def main(library: str, *cases: str) -> None:
+    """Compare the workers of a library with native batches, which are made after all workers have ended."""
     actions = np.random.default_rng(0).uniform(-1, 1, (STEPS, NUM_ENVS, 1)).astype(np.float32)
     workers = {"sb3": sb3_workers, "gymnasium": gymnasium_workers}[library]
-    found = {backend: workers(backend, method, actions) for backend in backends}
-    for backend, theirs in found.items():
+    found = []
+    for case in cases:
+        method, backend = case.split(":")
+        found.append((case, backend, workers(backend, method, actions)))
+    for case, backend, theirs in found:
         batch = gymnasium.make_vec(ENV, num_envs=NUM_ENVS, backend=backend, max_episode_steps=HORIZON)
         ours = [(batch.reset(seed=SEED)[0],)] + [_three(batch.step(action)) for action in actions]
         for mine, other in zip(ours, theirs, strict=True):
             for a, b in zip(mine, other, strict=True):
                 np.testing.assert_array_equal(a, np.asarray(b, a.dtype))
-        print(f"{library} {method} {backend}: {sum(int(row[2].sum()) for row in theirs[1:])} episodes")
+        print(f"{case} {sum(int(row[2].sum()) for row in theirs[1:])} episodes")
 
 
 if __name__ == "__main__":
