@@ -139,7 +139,7 @@ def test_rllib_trains():
 
 
 # A worker that does not fork imports everything anew, which takes longest with Warp.
-QUICK = {"sb3": ("fork:warp", "fork:neural", "forkserver:mujoco", "spawn:mujoco")}
+QUICK = {"sb3": ("fork:warp", "fork:neural", "forkserver:mujoco", "spawn:mujoco"), "gymnasium": ("fork:mujoco",)}
 EVERY = tuple(f"{method}:{name}" for method in ("fork", "forkserver", "spawn") for name in BACKEND_NAMES)
 CASES = [*QUICK.items(), *(pytest.param(name, EVERY, marks=pytest.mark.slow) for name in ("sb3", "gymnasium"))]
 
