@@ -12,7 +12,7 @@ import warp as wp
 from torch import Tensor
 
 from nerd_gym.physics.warp.frame import frame_kernel
-from nerd_gym.physics.warp.launch import Launcher
+from nerd_gym.physics.warp.launch import Launcher, lanes_on
 from nerd_gym.physics.warp.tree import Networks, PhysicsParams, make_params, make_tree
 from nerd_gym.robots.links import published_inertia_pairing, read_links
 from nerd_gym.robots.model import FRICTION_LAWS, RobotModel
@@ -54,16 +54,24 @@ class WarpBackend(Backend):
         links = read_links(robot)
         if reference:
             links["inertia_of"] = published_inertia_pairing(robot, links)
-        self._kernel = frame_kernel(len(links["parent"]), robot.nv, len(robot.candidates.radius), robot.free_base)
+        self._width = lanes_on(self.device)
+        self._kernel = frame_kernel(
+            len(links["parent"]),
+            robot.nv,
+            len(robot.candidates.radius),
+            robot.free_base,
+            self._width,
+            published=reference,
+        )
         self._tree = make_tree(links, robot, wp.device_from_torch(self.device))
         self._threads = threads
-        self.params = make_params(robot, self.substeps, law, reference)
+        self.params = make_params(robot, self.substeps, law)
         self._launcher = self._make_launcher()
 
     def _make_launcher(self) -> Launcher:
         arrays = (self.q, self.qd, self.ground_point, self.ground_normal)
         constants = [self._tree, self.params, Networks()]
-        return Launcher(self._kernel, constants, self.robot.nj, *arrays, self._threads)
+        return Launcher(self._kernel, self._width, constants, self.robot.nj, *arrays, self._threads)
 
     def change_params(self, **values: Any) -> None:
         """Set fields of ``params`` (gravity, contact gains, ...) for the steps to come."""

@@ -100,7 +100,10 @@ def test_kernels_compile_to_ptx(name, tmp_path):
     links = model.nj + int(model.free_base)
     fused = MlpModel(model, {}, fresh_facts(MlpModel, model)).fused.sizes
     kernels = [
-        frame_kernel(links, model.nv, len(model.candidates.radius), model.free_base),
+        *(
+            frame_kernel(links, model.nv, len(model.candidates.radius), model.free_base, 1, published=published)
+            for published in (False, True)
+        ),
         contact_distance_kernel(fused),
     ]
     kernels += [encode_kernel(fused), advance_kernel(fused)]

@@ -14,7 +14,7 @@ import warp as wp
 from torch import Tensor
 
 from nerd_gym.physics.warp.frame import frame_kernel
-from nerd_gym.physics.warp.launch import Launcher
+from nerd_gym.physics.warp.launch import Launcher, lanes_on
 from nerd_gym.physics.warp.tree import Networks, make_params, make_tree
 from nerd_gym.robots.contacts import Contacts
 from nerd_gym.robots.model import RobotModel
@@ -47,7 +47,8 @@ class StructuredModel(DynamicsModel):
                 packed = network.packed().float().numpy()
                 setattr(networks, name, wp.array(packed, dtype=wp.float32, device=device))
         contacts = len(robot.candidates.radius) if self.contact_net is not None else 0
-        self._kernel = frame_kernel(len(links["parent"]), robot.nv, contacts, robot.free_base, *widths)
+        self._lanes = lanes_on(self.device)
+        self._kernel = frame_kernel(len(links["parent"]), robot.nv, contacts, robot.free_base, self._lanes, *widths)
         self._constants = [make_tree(links, robot, device), make_params(robot, facts["substeps"]), networks]
         self._running: tuple[tuple[Tensor, ...], Launcher] | None = None  # state and ground of a batch, and its frame
 
@@ -65,7 +66,9 @@ class StructuredModel(DynamicsModel):
             self.close()
             with torch.inference_mode(False):  # or nobody could write to them outside that mode later
                 q, qd, point, normal = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in given)
-                launcher = Launcher(self._kernel, self._constants, self.robot.nj, q, qd, point, normal, self.threads)
+                launcher = Launcher(
+                    self._kernel, self._lanes, self._constants, self.robot.nj, q, qd, point, normal, self.threads
+                )
             self._running = (q, qd, point, normal), launcher
         return self._running
 

@@ -21,12 +21,21 @@ SHARDS_PER_THREAD = 8  # small launches taken from one queue keep all cores busy
 WIDEST = 8  # rows that a thread takes at most, the floats in a register of AVX2; slices begin at multiples of it
 
 
+def lanes_on(device: torch.device) -> int:
+    """Robots that a thread moves: as many as the registers of a CPU hold; one where threads are what is many."""
+    return WIDEST if device.type == "cpu" else 1
+
+
 class Launcher:
-    """Runs a frame kernel over a batch in place; the arrays stay where they are for the launcher's life."""
+    """Runs a frame kernel, of which a thread takes `width` rows, over a batch in place.
+
+    The arrays stay where they are for the launcher's life.
+    """
 
     def __init__(
         self,
         kernel: wp.Kernel,
+        width: int,
         constants: list,
         nj: int,
         q: Tensor,
@@ -44,7 +53,7 @@ class Launcher:
             wp.from_torch(ground_point, dtype=wp.vec3),
             wp.from_torch(ground_normal, dtype=wp.vec3),
         ]
-        self._launches = self._slices.record(kernel, [*arrays, *constants])
+        self._launches = self._slices.record(kernel, [*arrays, *constants], width)
 
     def __call__(self, joint_force: Tensor) -> None:
         """One frame under joint_force [N, nj]."""

@@ -17,7 +17,8 @@ class Tree:
 
     parent: wp.array(dtype=wp.int32)  # [L], -1 is the world
     slide: wp.array(dtype=wp.int32)  # [L], 1 for a slide
-    dof_parent: wp.array(dtype=wp.int32)  # [nv], the next dof towards the root, -1 at the root
+    depth: wp.array(dtype=wp.int32)  # [L], joints between the base and the link, its own included
+    path: wp.array2d(dtype=wp.int32)  # [L, deepest], their dofs from the base on
     offset: wp.array(dtype=wp.vec3)  # [L], joint's place in the parent's frame
     rotation: wp.array(dtype=wp.mat33)  # [L], joint's orientation there
     rotation_sin: wp.array(dtype=wp.mat33)  # [L], rotation @ skew(axis)
@@ -45,7 +46,6 @@ class PhysicsParams:
 
     dt: wp.float32
     substeps: wp.int32
-    published: wp.int32  # 1: H once per frame and its base integrator, as the published simulator has them
     huber: wp.int32  # 1: the friction law of Warp 1.8, 0: capped viscous Coulomb
     gravity: wp.vec3
     limit_ke: wp.float32
@@ -77,11 +77,13 @@ def make_tree(links: Links, robot: RobotModel, device: wp.Device) -> Tree:
     x, y, z = links["axis"].T
     skew[:, 0, 1], skew[:, 0, 2], skew[:, 1, 2] = -z, y, -x
     skew -= skew.transpose(0, 2, 1)
-    dofs = np.arange(robot.nv)
-    shift = 5 * first
-    parents = np.where(links["parent"] < first, 5 if first else -1, links["parent"] + shift)
-    dof_parent = np.where(dofs < 6 * first, dofs - 1, 0)
-    dof_parent[6 * first :] = parents[first:]
+    paths: list[list[int]] = []
+    for l, parent in enumerate(links["parent"]):
+        above = paths[parent] if parent >= 0 else []
+        paths.append([*above, l + 5 * first] if l >= first else [])
+    path = np.zeros((count, max(1, *map(len, paths))), np.int32)
+    for l, dofs in enumerate(paths):
+        path[l, : len(dofs)] = dofs
     link, local = [], []
     for body, point in zip(robot.candidates.body, robot.candidates.position, strict=True):
         carrier, rotation, position = links["frames"][int(body)]
@@ -91,7 +93,8 @@ def make_tree(links: Links, robot: RobotModel, device: wp.Device) -> Tree:
     values = {
         "parent": (links["parent"], wp.int32),
         "slide": (links["slide"], wp.int32),
-        "dof_parent": (dof_parent, wp.int32),
+        "depth": ([len(dofs) for dofs in paths], wp.int32),
+        "path": (path, wp.int32),
         "offset": (links["offset"], wp.vec3),
         "rotation": (links["rotation"], wp.mat33),
         "rotation_sin": (links["rotation"] @ skew, wp.mat33),
@@ -115,12 +118,11 @@ def make_tree(links: Links, robot: RobotModel, device: wp.Device) -> Tree:
     return filled(Tree(), values, device)
 
 
-def make_params(robot: RobotModel, substeps: int, law: str | None = None, reference: bool = False) -> PhysicsParams:
+def make_params(robot: RobotModel, substeps: int, law: str | None = None) -> PhysicsParams:
     """The scalars of a robot's physics, with its own friction law if none is given."""
     physics = PhysicsParams()
     physics.dt = robot.frame_dt / substeps
     physics.substeps = substeps
-    physics.published = int(reference)
     physics.huber = int((law or robot.friction_law) == "huber")
     physics.gravity = wp.vec3(*map(float, robot.mj_model.opt.gravity))
     physics.limit_ke, physics.limit_kd = robot.limit_gains

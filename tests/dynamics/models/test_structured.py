@@ -46,7 +46,7 @@ def test_force_networks_in_the_kernel_are_those_in_torch(with_torque):
 
 
 def test_learned_kernels_compile_to_ptx(tmp_path):
-    kernel = frame_kernel(2, 2, 4, False, 32, 32)
+    kernel = frame_kernel(2, 2, 4, False, 1, 32, 32)
     wp.compile_aot_module(kernel.module, device=None, arch=86, module_dir=tmp_path, use_ptx=True)
     [ptx] = list(tmp_path.rglob("*.ptx"))
     assert kernel.key in ptx.read_text()
