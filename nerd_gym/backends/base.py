@@ -85,6 +85,10 @@ class Backend(ABC):
     def _restore_extra(self, state: dict[str, Any]) -> None:
         """Put back what :meth:`_extra_state` gave."""
 
+    def _distances(self) -> Tensor | None:
+        """[N, C] of the candidates at the current state, if the backend finds them faster than kinematics in torch."""
+        return None
+
     def info(self) -> dict[str, Tensor]:
         """What a backend has to say of the last step, [N] each; it goes into the environment's info."""
         return {}
@@ -188,8 +192,14 @@ class Backend(ABC):
         return self.cached("contacts", self._contacts_now)
 
     def _contacts_now(self) -> Contacts:
-        contacts = self._find_contacts(self.q, self.ground_point, self.ground_normal, self.poses)
-        _ = contacts.distance, contacts.point  # now, because the ground's tensors change in place
+        distance = self._distances()
+        if distance is None:
+            contacts = self._find_contacts(self.q, self.ground_point, self.ground_normal, self.poses)
+            _ = contacts.distance, contacts.point  # now, because the ground's tensors change in place
+            return contacts
+        # Copies, because state and ground change in place and the rest of the contacts may be asked for later.
+        contacts = self._find_contacts(*(x.clone() for x in (self.q, self.ground_point, self.ground_normal)))
+        contacts.distance = distance
         return contacts
 
     def site(self, name: str) -> Tensor:

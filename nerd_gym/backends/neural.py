@@ -86,15 +86,8 @@ class NeuralBackend(Backend):
         self.q.copy_(q)
         self.qd.copy_(qd)
 
-    def _contacts_now(self) -> Contacts:
-        ground = self.ground_point, self.ground_normal
-        distance = self.model.distances(self.q, *ground)
-        if distance is None:
-            return super()._contacts_now()
-        # Copies, because state and ground change in place and the rest of the contacts may be asked for later.
-        contacts = self._find_contacts(self.q.clone(), *(x.clone() for x in ground))
-        contacts.distance = distance
-        return contacts
+    def _distances(self) -> Tensor | None:
+        return self.model.distances(self.q, self.ground_point, self.ground_normal)
 
     def info(self) -> dict[str, Tensor]:
         last, contacts = self.last, self._contacts_before

@@ -11,6 +11,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
+from nerd_gym.physics.warp.distance import DistanceFinder
 from nerd_gym.physics.warp.frame import frame_kernel
 from nerd_gym.physics.warp.launch import Launcher, lanes_on
 from nerd_gym.physics.warp.tree import Networks, PhysicsParams, make_params, make_tree
@@ -67,6 +68,8 @@ class WarpBackend(Backend):
         self._threads = threads
         self.params = make_params(robot, self.substeps, law)
         self._launcher = self._make_launcher()
+        self._finder: list[wp.Launch] | None = None  # of distances; made when they are first asked for
+        self._distance = torch.zeros(num_envs, len(robot.candidates.radius), device=self.device)
 
     def _make_launcher(self) -> Launcher:
         arrays = (self.q, self.qd, self.ground_point, self.ground_normal)
@@ -84,6 +87,16 @@ class WarpBackend(Backend):
 
     def _advance(self, joint_force: Tensor) -> None:
         self._launcher(joint_force)
+
+    def _distances(self) -> Tensor | None:
+        if not self.robot.candidates.names:
+            return None
+        if self._finder is None:
+            finder = DistanceFinder(self.robot, self.device)
+            state = self.q, self.ground_point, self.ground_normal
+            self._finder = finder.record(self._launcher.slices, *state, self._distance)
+        self._launcher.slices.run(self._finder)
+        return self._distance.clone()
 
     def close(self) -> None:
         self._launcher.close()

@@ -5,11 +5,12 @@ import torch
 import warp as wp
 
 from nerd_gym.backends import backend_class
-from nerd_gym.dynamics.features.kernels import advance_kernel, contact_distance_kernel, encode_kernel
+from nerd_gym.dynamics.features.kernels import advance_kernel, encode_kernel
 from nerd_gym.dynamics.models.checkpoint import save_model
 from nerd_gym.dynamics.models.mlp import MlpModel
 from nerd_gym.dynamics.models.residual import ResidualModel
 from nerd_gym.dynamics.models.trust import fit_trust
+from nerd_gym.physics.warp.distance import distance_kernel
 from nerd_gym.physics.warp.frame import frame_kernel
 from nerd_gym.physics.warp.frozen_pose import frozen_pose_kernel, shape_of
 from nerd_gym.physics.warp.tree import make_tree
@@ -104,7 +105,7 @@ def test_kernels_compile_to_ptx(name, tmp_path):
             frame_kernel(links, model.nv, len(model.candidates.radius), model.free_base, 1, published=published)
             for published in (False, True)
         ),
-        contact_distance_kernel(fused),
+        distance_kernel(links, len(model.candidates.radius), model.free_base, 1),
     ]
     kernels += [encode_kernel(fused), advance_kernel(fused)]
     if model.free_base:

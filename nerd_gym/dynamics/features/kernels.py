@@ -309,63 +309,6 @@ def encode_kernel(sizes: Sizes) -> wp.Kernel:
 
 
 @lru_cache(maxsize=32)
-def contact_distance_kernel(sizes: Sizes) -> wp.Kernel:
-    """Distances of all candidates [N, C] alone."""
-    frames, frame, free, candidates = sizes.frames, sizes.frame, sizes.free, sizes.candidates
-    q_shift = 7 if free else 0
-
-    def stand(
-        q: wp.array2d(dtype=wp.float32),
-        ground_point: wp.array(dtype=wp.vec3),
-        ground_normal: wp.array(dtype=wp.vec3),
-        body: Body,
-        distances: wp.array2d(dtype=wp.float32),
-        first: int,
-    ):
-        env = wp.tid() + first
-        rotation = wp.zeros(shape=(frames,), dtype=wp.mat33)
-        origin = wp.zeros(shape=(frames,), dtype=wp.vec3)
-        world = wp.identity(n=3, dtype=wp.float32)
-        base = wp.vec3(0.0, 0.0, 0.0)
-        if wp.static(free):
-            base = wp.vec3(q[env, 0], q[env, 1], q[env, 2])
-            world = wp.transpose(matrix_of(q[env, 3], q[env, 4], q[env, 5], q[env, 6]))
-        plane = ground_normal[env]
-        offset = wp.dot(ground_point[env] - base, plane)
-        normal = world * plane
-        for f in range(frames):
-            if wp.static(free) and f == frame:
-                rotation[f] = wp.identity(n=3, dtype=wp.float32)
-            else:
-                p = body.parent[f]
-                up = world
-                position_f = -(world * base)
-                if p >= 0:
-                    up = rotation[p]
-                    position_f = origin[p]
-                j = body.joint[f]
-                angle = wp.float32(0.0)
-                if j >= 0:
-                    angle = q[env, j + q_shift] - body.zero[f]
-                s = wp.sin(angle)
-                c = 1.0 - wp.cos(angle)
-                rotation[f] = up * (body.rotation[f] + s * body.rotation_sin[f] + c * body.rotation_cos[f])
-                local = (
-                    body.position[f]
-                    + s * body.position_sin[f]
-                    + c * body.position_cos[f]
-                    + angle * body.position_lin[f]
-                )
-                origin[f] = position_f + up * local
-        for k in range(candidates):
-            f = body.carrier[k]
-            point = origin[f] + rotation[f] * body.centre[k] - body.radius[k] * normal
-            distances[env, k] = wp.dot(point, normal) - offset
-
-    return _kernel(stand, "stand", sizes)
-
-
-@lru_cache(maxsize=32)
 def advance_kernel(sizes: Sizes) -> wp.Kernel:
     """Moves q and qd of environments `first`, ... in position_f by what a network's output [N, 2 nv] means."""
     nj, free, free_fall_prior, has_prior = sizes.joints, sizes.free, sizes.free_fall_prior, sizes.has_prior

@@ -18,7 +18,8 @@ from nerd_gym.dynamics.features.kernel_tables import (
     make_scale,
     make_views,
 )
-from nerd_gym.dynamics.features.kernels import advance_kernel, contact_distance_kernel, encode_kernel
+from nerd_gym.dynamics.features.kernels import advance_kernel, encode_kernel
+from nerd_gym.physics.warp.distance import DistanceFinder
 from nerd_gym.physics.warp.launch import Slices, filled
 from nerd_gym.robots.contacts import Contacts
 from nerd_gym.robots.state import Motion
@@ -123,9 +124,8 @@ class StepBuffers:
         if model.prior is not None:
             self.prior = model.prior.record(self.slices, [q, qd, force, *ground], [step, change, ahead])
         self.encode = self.slices.record(encode_kernel(sizes), encoded)
-        self.contact_distance = self.slices.record(
-            contact_distance_kernel(sizes), [q, *ground, constants[0], distances]
-        )
+        finder = DistanceFinder(robot, device)
+        self.contact_distance = finder.record(self.slices, self.q, self.point, self.normal, self.distances)
         moved = [outputs, element, gate, step, change, *constants, q, qd]
         self.advance = self.slices.record(advance_kernel(sizes), moved)
 

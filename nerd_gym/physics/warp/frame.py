@@ -24,15 +24,16 @@ import warp as wp
 from .contact import network_force, penalty_force
 from .factor import factored, solved
 from .joints import limit_torque, network_torques
-from .simd import any_positive, cross, dot, product_one, scaled, simd_types, times_one
+from .simd import any_positive, cross, dot, scaled, simd_types, times_one
 from .spatial import (
-    hinge_rotation,
+    acceleration_of,
     impulse_of,
     inertia_about,
     matrix_of,
     moment_of,
+    motion_axis,
+    placed,
     quat_times,
-    sine_versine,
     turned,
     unit_quat,
 )
@@ -167,31 +168,18 @@ def frame_kernel(
                         pv = vel_v[p]
                         aw = acc_w[p]
                         av = acc_v[p]
-                    axis = times_one(up, tree.axis[l])
-                    place = place + times_one(up, tree.offset[l])
                     rate = speed[l]
-                    if tree.slide[l] == 1:
-                        rotation[l] = product_one(up, tree.rotation[l])
-                        place = place + scaled(axis, position[l])
-                        axis_w[l] = Vector()
-                        axis_v[l] = axis
-                        vel_w[l] = pw
-                        vel_v[l] = pv + scaled(axis, rate)
-                        acc_w[l] = aw
-                        acc_v[l] = av + scaled(cross(pw, axis), rate)
-                    else:
-                        sine, versine = sine_versine(position[l])
-                        rotation[l] = hinge_rotation(
-                            up, tree.rotation[l], tree.rotation_sin[l], tree.rotation_cos[l], sine, versine
-                        )
-                        swing = cross(place, axis)
-                        axis_w[l] = axis
-                        axis_v[l] = swing
-                        vel_w[l] = pw + scaled(axis, rate)
-                        vel_v[l] = pv + scaled(swing, rate)
-                        acc_w[l] = aw + scaled(cross(pw, axis), rate)
-                        acc_v[l] = av + scaled(cross(pw, swing) + cross(pv, axis), rate)
+                    own, place, axis = placed(up, place, position[l], tree, l)
+                    turning, moving = motion_axis(axis, place, tree.slide[l])
+                    gain_w, gain_v = acceleration_of(pw, pv, turning, moving, rate)
+                    rotation[l] = own
                     origin[l] = place
+                    axis_w[l] = turning
+                    axis_v[l] = moving
+                    vel_w[l] = pw + scaled(turning, rate)
+                    vel_v[l] = pv + scaled(moving, rate)
+                    acc_w[l] = aw + gain_w
+                    acc_v[l] = av + gain_v
                 # Inertia about the reference point, and the force that the motion so far needs.
                 m = tree.mass[l]
                 own = rotation[l]

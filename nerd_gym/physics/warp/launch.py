@@ -45,7 +45,7 @@ class Launcher:
         threads: int | None = None,
     ):
         self._force = torch.zeros(len(q), nj, device=q.device)
-        self._slices = Slices(len(q), q.device, threads)
+        self.slices = Slices(len(q), q.device, threads)
         arrays = [
             wp.from_torch(q),
             wp.from_torch(qd),
@@ -53,16 +53,16 @@ class Launcher:
             wp.from_torch(ground_point, dtype=wp.vec3),
             wp.from_torch(ground_normal, dtype=wp.vec3),
         ]
-        self._launches = self._slices.record(kernel, [*arrays, *constants], width)
+        self._launches = self.slices.record(kernel, [*arrays, *constants], width)
 
     def __call__(self, joint_force: Tensor) -> None:
         """One frame under joint_force [N, nj]."""
         self._force.copy_(joint_force)
-        self._slices.run(self._launches)
+        self.slices.run(self._launches)
 
     def close(self) -> None:
         """Give back the threads."""
-        self._slices.close()
+        self.slices.close()
 
 
 class Slices:

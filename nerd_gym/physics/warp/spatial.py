@@ -11,7 +11,8 @@ from typing import Any
 
 import warp as wp
 
-from .simd import cross, dot, product, product_one, scaled
+from .simd import cross, dot, product, product_one, scaled, times_one
+from .tree import Tree
 
 # Cody and Waite's parts of pi / 2, and the polynomials of the Cephes library for float32.
 PART_1, PART_2, PART_3 = wp.constant(1.5703125), wp.constant(4.837512969970703e-4), wp.constant(7.549789948768648e-8)
@@ -65,13 +66,43 @@ def matrix_of(quat: Any, like: Any):
 
 
 @wp.func
-def hinge_rotation(up: Any, fixed: wp.mat33, by_sine: wp.mat33, by_versine: wp.mat33, sine: Any, versine: Any):
-    """Rotation [9, W] of a link that a hinge carries on a parent of rotation `up`."""
+def placed(up: Any, position: Any, angle: Any, tree: Tree, l: int):
+    """Rotation [9, W], position [3, W] and joint axis [3, W] of link l on a parent of rotation `up` at `position`."""
+    axis = times_one(up, tree.axis[l])
+    here = position + times_one(up, tree.offset[l])
     joint = type(up)()
-    for i in range(3):
-        for j in range(3):
-            joint[3 * i + j] = type(sine)(fixed[i, j]) + by_sine[i, j] * sine + by_versine[i, j] * versine
-    return product(up, joint)
+    fixed = tree.rotation[l]
+    if tree.slide[l] == 1:
+        here = here + scaled(axis, angle)
+        for i in range(3):
+            for j in range(3):
+                joint[3 * i + j] = type(angle)(fixed[i, j])
+    else:
+        sine, versine = sine_versine(angle)
+        by_sine = tree.rotation_sin[l]
+        by_versine = tree.rotation_cos[l]
+        for i in range(3):
+            for j in range(3):
+                joint[3 * i + j] = type(angle)(fixed[i, j]) + by_sine[i, j] * sine + by_versine[i, j] * versine
+    return product(up, joint), here, axis
+
+
+@wp.func
+def motion_axis(axis: Any, position: Any, slide: int):
+    """Angular and linear part of a joint's motion axis, [3, W] each."""
+    turning = axis
+    moving = axis
+    if slide == 1:
+        turning = type(axis)()
+    else:
+        moving = cross(position, axis)
+    return turning, moving
+
+
+@wp.func
+def acceleration_of(omega: Any, velocity: Any, turning: Any, moving: Any, rate: Any):
+    """What a joint's rate adds to the acceleration of what it carries: the parent's motion x axis x rate."""
+    return scaled(cross(omega, turning), rate), scaled(cross(omega, moving) + cross(velocity, turning), rate)
 
 
 @wp.func
