@@ -14,7 +14,7 @@ from torch import Tensor
 from nerd_gym.physics.warp.distance import DistanceFinder
 from nerd_gym.physics.warp.frame import frame_kernel
 from nerd_gym.physics.warp.launch import Launcher, lanes_on
-from nerd_gym.physics.warp.tree import Networks, PhysicsParams, make_params, make_tree
+from nerd_gym.physics.warp.tree import Networks, PhysicsParams, make_params, make_tree, shape_of
 from nerd_gym.robots.links import published_inertia_pairing, read_links
 from nerd_gym.robots.model import FRICTION_LAWS, RobotModel
 from nerd_gym.utils.threads import at_least_one
@@ -56,14 +56,7 @@ class WarpBackend(Backend):
         if reference:
             links["inertia_of"] = published_inertia_pairing(robot, links)
         self._width = lanes_on(self.device)
-        self._kernel = frame_kernel(
-            len(links["parent"]),
-            robot.nv,
-            len(robot.candidates.radius),
-            robot.free_base,
-            self._width,
-            published=reference,
-        )
+        self._kernel = frame_kernel(shape_of(robot, links), self._width, published=reference)
         self._tree = make_tree(links, robot, wp.device_from_torch(self.device))
         self._threads = threads
         self.params = make_params(robot, self.substeps, law)

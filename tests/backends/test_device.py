@@ -12,8 +12,9 @@ from nerd_gym.dynamics.models.residual import ResidualModel
 from nerd_gym.dynamics.models.trust import fit_trust
 from nerd_gym.physics.warp.distance import distance_kernel
 from nerd_gym.physics.warp.frame import frame_kernel
-from nerd_gym.physics.warp.frozen_pose import frozen_pose_kernel, shape_of
-from nerd_gym.physics.warp.tree import make_tree
+from nerd_gym.physics.warp.frozen_pose import frozen_pose_kernel
+from nerd_gym.physics.warp.frozen_pose import shape_of as frozen_shape_of
+from nerd_gym.physics.warp.tree import make_tree, shape_of
 from nerd_gym.robots.links import read_links
 from nerd_gym.robots.state import Motion
 from tests.support.device import NoHostRoundTrips, away_from_the_host
@@ -98,20 +99,17 @@ SHAPES = {(robot(name).free_base, robot(name).ground is None): name for name in 
 @pytest.mark.parametrize("name", SHAPES.values())
 def test_kernels_compile_to_ptx(name, tmp_path):
     model = robot(name)
-    links = model.nj + int(model.free_base)
+    shape = shape_of(model, read_links(model))
     fused = MlpModel(model, {}, fresh_facts(MlpModel, model)).fused.sizes
     kernels = [
-        *(
-            frame_kernel(links, model.nv, len(model.candidates.radius), model.free_base, 1, published=published)
-            for published in (False, True)
-        ),
-        distance_kernel(links, len(model.candidates.radius), model.free_base, 1),
+        *(frame_kernel(shape, 1, published=published) for published in (False, True)),
+        distance_kernel(shape, 1),
     ]
     kernels += [encode_kernel(fused), advance_kernel(fused)]
     if model.free_base:
-        shape = shape_of(make_tree(read_links(model), model, wp.get_device("cpu")))
+        tree = make_tree(read_links(model), model, wp.get_device("cpu"))
         with_prior = fused._replace(free_fall_prior=False, predicted_distance=False, has_prior=True)
-        kernels += [frozen_pose_kernel(shape, 1), encode_kernel(with_prior), advance_kernel(with_prior)]
+        kernels += [frozen_pose_kernel(frozen_shape_of(tree), 1), encode_kernel(with_prior), advance_kernel(with_prior)]
     for kernel in kernels:
         folder = tmp_path / kernel.key
         wp.compile_aot_module(kernel.module, device=None, arch=86, module_dir=folder, use_ptx=True)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nerd_gym.physics.warp.frame import frame_kernel
 from nerd_gym.physics.warp.launch import Launcher, lanes_on
-from nerd_gym.physics.warp.tree import Networks, make_params, make_tree
+from nerd_gym.physics.warp.tree import Networks, make_params, make_tree, shape_of
 from nerd_gym.robots.contacts import Contacts
 from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.state import Motion
@@ -46,9 +46,10 @@ class StructuredModel(DynamicsModel):
             if network is not None:
                 packed = network.packed().float().numpy()
                 setattr(networks, name, wp.array(packed, dtype=wp.float32, device=device))
-        contacts = len(robot.candidates.radius) if self.contact_net is not None else 0
+        shape = shape_of(robot, links)
+        shape = shape if self.contact_net is not None else shape._replace(contacts=0)
         self._lanes = lanes_on(self.device)
-        self._kernel = frame_kernel(len(links["parent"]), robot.nv, contacts, robot.free_base, self._lanes, *widths)
+        self._kernel = frame_kernel(shape, self._lanes, *widths)
         self._constants = [make_tree(links, robot, device), make_params(robot, facts["substeps"]), networks]
         self._running: tuple[tuple[Tensor, ...], Launcher] | None = None  # state and ground of a batch, and its frame
 

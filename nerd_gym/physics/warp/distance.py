@@ -14,12 +14,13 @@ from nerd_gym.robots.model import RobotModel
 from .launch import Slices, lanes_on
 from .simd import dot, simd_types, times_one
 from .spatial import matrix_of, placed
-from .tree import Tree, make_tree
+from .tree import Tree, TreeShape, make_tree, shape_of
 
 
 @lru_cache(maxsize=32)
-def distance_kernel(links: int, contacts: int, free: bool, width: int) -> wp.Kernel:
+def distance_kernel(shape: TreeShape, width: int) -> wp.Kernel:
     """Distances [N, C] of environments `first`, ...; negative inside the ground. A thread takes `width` of them."""
+    links, contacts, free = len(shape.parents), shape.contacts, shape.free
     first_joint = 1 if free else 0
     q_shift = 6 if free else 0
     Number, Vector, Quat, Matrix = simd_types(width)
@@ -80,7 +81,7 @@ def distance_kernel(links: int, contacts: int, free: bool, width: int) -> wp.Ker
             for r in range(lanes):
                 distances[wp.min(begin + r, last), n] = over[r]
 
-    key = f"distance_{links}_{contacts}_{'free' if free else 'fixed'}_{width}"
+    key = f"distance_{shape.key}_{width}"
     module = wp.get_module(f"nerd_gym.distance.{key}")
     module.options["enable_backward"] = False
     module.options["max_unroll"] = 6
@@ -92,9 +93,9 @@ class DistanceFinder:
 
     def __init__(self, robot: RobotModel, device: torch.device):
         links = read_links(robot)
-        self._contacts, self._width = len(robot.candidates.radius), lanes_on(device)
+        self._width = lanes_on(device)
         self._tree = make_tree(links, robot, wp.device_from_torch(device))
-        self._kernel = distance_kernel(len(links["parent"]), self._contacts, robot.free_base, self._width)
+        self._kernel = distance_kernel(shape_of(robot, links), self._width)
 
     def record(self, slices: Slices, q: Tensor, point: Tensor, normal: Tensor, out: Tensor) -> list[wp.Launch]:
         """Launches that write distances [N, C] of q [N, nq] over planes (point, normal) [N, 3] into `out`."""

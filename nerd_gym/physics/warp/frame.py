@@ -37,24 +37,18 @@ from .spatial import (
     turned,
     unit_quat,
 )
-from .tree import Networks, PhysicsParams, Tree
+from .tree import Networks, PhysicsParams, Tree, TreeShape
 
 
 @lru_cache(maxsize=32)
 def frame_kernel(
-    links: int,
-    nv: int,
-    contacts: int,
-    free: bool,
-    width: int,
-    contact_net: int = 0,
-    torque_net: int = 0,
-    published: bool = False,
+    shape: TreeShape, width: int, contact_net: int = 0, torque_net: int = 0, published: bool = False
 ) -> wp.Kernel:
-    """The kernel for robots of these sizes: one frame of environments `first`, `first` + 1, ...; `width` in a thread.
+    """The kernel for robots of this shape: one frame of environments `first`, `first` + 1, ...; `width` in a thread.
 
     contact_net and torque_net are the hidden widths of a learned model's networks; 0: the analytical law, no network.
     """
+    links, nv, contacts, free = len(shape.parents), shape.nv, shape.contacts, shape.free
     first_joint = 1 if free else 0
     dof_shift = 5 if free else 0  # link l's dof is l + dof_shift
     q_shift = 6 if free else 0
@@ -64,7 +58,7 @@ def frame_kernel(
     def rows(size: int) -> type:
         return wp.types.matrix((size, width), wp.float32)
 
-    per_dof, per_link, per_entry, Symmetric = rows(nv), rows(links), rows(nv * nv), rows(6)
+    per_dof, per_link, per_entry, Symmetric = rows(nv), rows(links), rows(shape.rows()[-1]), rows(6)
     contact_inputs, contact_layer = rows(6), rows(max(3, contact_net))
     torque_inputs, torque_layer = rows(4 * links), rows(max(1, torque_net))
 
@@ -201,15 +195,15 @@ def frame_kernel(
                 for n in range(all_contacts):
                     l = tree.contact_link[n]
                     point = origin[l] + times_one(rotation[l], tree.contact_point[n])
-                    depth = Number(tree.contact_radius[n]) - height - dot(normal, point)
-                    if any_positive(depth):
+                    deep = Number(tree.contact_radius[n]) - height - dot(normal, point)
+                    if any_positive(deep):
                         point = point - tree.contact_radius[n] * normal
                         velocity = vel_v[l] + cross(vel_w[l], point)
                         push = Vector()
                         if wp.static(contact_net > 0):
                             push = network_force(
                                 networks.contact,
-                                depth,
+                                deep,
                                 velocity,
                                 normal,
                                 contact_net,
@@ -218,7 +212,7 @@ def frame_kernel(
                                 contact_layer(),
                             )
                         else:
-                            push = penalty_force(depth, velocity, normal, physics)
+                            push = penalty_force(deep, velocity, normal, physics)
                         bias_f[l] = bias_f[l] - push
                         bias_m[l] = bias_m[l] - cross(point, push)
 
@@ -270,17 +264,18 @@ def frame_kernel(
                     bias_m[p] = bias_m[p] + bias_m[l]
                     bias_f[p] = bias_f[p] + bias_f[l]
                 if form:
-                    row = (l + dof_shift) * nv
+                    row = tree.row[l]
+                    depth = tree.depth[l]
                     need_m = moment_of(inertia_o[l], first_moment[l], lw, lv)
                     need_f = impulse_of(mass[l], first_moment[l], lw, lv)
-                    H[row + l + dof_shift] = dot(lw, need_m) + dot(lv, need_f) + Number(tree.armature[l])
+                    H[row + base_dofs + depth - 1] = dot(lw, need_m) + dot(lv, need_f) + Number(tree.armature[l])
                     if p >= 0:
                         mass[p] = mass[p] + mass[l]
                         first_moment[p] = first_moment[p] + first_moment[l]
                         inertia_o[p] = inertia_o[p] + inertia_o[l]
-                    while p >= first_joint:
-                        H[row + p + dof_shift] = dot(axis_w[p], need_m) + dot(axis_v[p], need_f)
-                        p = tree.parent[p]
+                    for s in range(depth - 1):
+                        p = tree.path[l, s]
+                        H[row + base_dofs + s] = dot(axis_w[p], need_m) + dot(axis_v[p], need_f)
                     if wp.static(free):
                         for i in range(3):
                             H[row + i] = need_m[i]
@@ -294,27 +289,31 @@ def frame_kernel(
                 if form:
                     whole = inertia_o[0]
                     h = first_moment[0]
+                    # Rotation, then force: -skew(mass times com), and the mass.
                     H[0] = whole[0]
-                    H[nv] = whole[3]
-                    H[nv + 1] = whole[1]
-                    H[2 * nv] = whole[4]
-                    H[2 * nv + 1] = whole[5]
-                    H[2 * nv + 2] = whole[2]
-                    for i in range(3):
-                        for j in range(3):
-                            H[(i + 3) * nv + j] = none
-                            H[(i + 3) * nv + j + 3] = none
-                        H[(i + 3) * nv + i + 3] = Number(mass[0])
-                    # Rows 3..5 (force) against columns 0..2 (rotation): -skew(mass times com).
-                    H[3 * nv + 1] = h[2]
-                    H[3 * nv + 2] = -h[1]
-                    H[4 * nv + 0] = -h[2]
-                    H[4 * nv + 2] = h[0]
-                    H[5 * nv + 0] = h[1]
-                    H[5 * nv + 1] = -h[0]
+                    H[1] = whole[3]
+                    H[2] = whole[1]
+                    H[3] = whole[4]
+                    H[4] = whole[5]
+                    H[5] = whole[2]
+                    H[6] = none
+                    H[7] = h[2]
+                    H[8] = -h[1]
+                    H[9] = Number(mass[0])
+                    H[10] = -h[2]
+                    H[11] = none
+                    H[12] = h[0]
+                    H[13] = none
+                    H[14] = H[9]
+                    H[15] = h[1]
+                    H[16] = -h[0]
+                    H[17] = none
+                    H[18] = none
+                    H[19] = none
+                    H[20] = H[9]
             if form:
-                H = factored(H, tree, nv, base_dofs)
-            x = solved(H, x, tree, nv, base_dofs)
+                H = factored(H, tree, base_dofs)
+            x = solved(H, x, tree, base_dofs)
 
             # Semi-implicit Euler.
             for l in range(first_joint, all_links):
@@ -355,7 +354,7 @@ def frame_kernel(
                     qd[env, i + 3] = body_w[i]
                 q[env, 3] = quat[3, r]
 
-    key = f"frame_{links}_{nv}_{contacts}_{'free' if free else 'fixed'}_{width}"
+    key = f"frame_{shape.key}_{width}"
     if contact_net or torque_net:
         key += f"_{contact_net}_{torque_net}"
     if published:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import warp as wp
 
@@ -11,6 +13,48 @@ from nerd_gym.robots.model import RobotModel
 from .launch import filled
 
 
+class TreeShape(NamedTuple):
+    """What kernels of the equations of motion are made for."""
+
+    parents: tuple[int, ...]  # [L] links, -1 is the world
+    contacts: int
+    free: bool  # whether link 0 is a free base
+
+    @property
+    def nv(self) -> int:
+        """Degrees of freedom."""
+        return len(self.parents) + 5 * self.free
+
+    def paths(self) -> list[list[int]]:
+        """Of every link, the links whose joints are between the base and it, its own the last."""
+        paths: list[list[int]] = []
+        for link, parent in enumerate(self.parents):
+            above = paths[parent] if parent >= 0 else []
+            paths.append([*above, link] if link >= self.free else [])
+        return paths
+
+    def rows(self) -> list[int]:
+        """Of every link, where its row of the packed mass matrix begins; last, how many entries there are.
+
+        The base's lower triangle comes first. The row of a joint has the base's columns, then those of its path.
+        """
+        rows = [21 * self.free]
+        for path in self.paths():
+            rows.append(rows[-1] + (len(path) + 6 * self.free if path else 0))
+        return rows
+
+    @property
+    def key(self) -> str:
+        """For names of kernels."""
+        parents = "_".join("w" if parent < 0 else str(parent) for parent in self.parents)
+        return f"{'free' if self.free else 'fixed'}_{self.contacts}_{parents}"
+
+
+def shape_of(robot: RobotModel, links: Links) -> TreeShape:
+    """Of a robot."""
+    return TreeShape(tuple(map(int, links["parent"])), len(robot.candidates.radius), robot.free_base)
+
+
 @wp.struct
 class Tree:
     """A robot as arrays over its L links; link l > 0 (or every link of a fixed base) has one joint."""
@@ -18,7 +62,8 @@ class Tree:
     parent: wp.array(dtype=wp.int32)  # [L], -1 is the world
     slide: wp.array(dtype=wp.int32)  # [L], 1 for a slide
     depth: wp.array(dtype=wp.int32)  # [L], joints between the base and the link, its own included
-    path: wp.array2d(dtype=wp.int32)  # [L, deepest], their dofs from the base on
+    path: wp.array2d(dtype=wp.int32)  # [L, deepest], the links of these joints from the base on
+    row: wp.array(dtype=wp.int32)  # [L], where a link's row of the mass matrix begins, as factor.py packs it
     offset: wp.array(dtype=wp.vec3)  # [L], joint's place in the parent's frame
     rotation: wp.array(dtype=wp.mat33)  # [L], joint's orientation there
     rotation_sin: wp.array(dtype=wp.mat33)  # [L], rotation @ skew(axis)
@@ -77,13 +122,10 @@ def make_tree(links: Links, robot: RobotModel, device: wp.Device) -> Tree:
     x, y, z = links["axis"].T
     skew[:, 0, 1], skew[:, 0, 2], skew[:, 1, 2] = -z, y, -x
     skew -= skew.transpose(0, 2, 1)
-    paths: list[list[int]] = []
-    for l, parent in enumerate(links["parent"]):
-        above = paths[parent] if parent >= 0 else []
-        paths.append([*above, l + 5 * first] if l >= first else [])
-    path = np.zeros((count, max(1, *map(len, paths))), np.int32)
-    for l, dofs in enumerate(paths):
-        path[l, : len(dofs)] = dofs
+    shape = shape_of(robot, links)
+    path = np.zeros((count, max(1, *map(len, shape.paths()))), np.int32)
+    for l, above in enumerate(shape.paths()):
+        path[l, : len(above)] = above
     link, local = [], []
     for body, point in zip(robot.candidates.body, robot.candidates.position, strict=True):
         carrier, rotation, position = links["frames"][int(body)]
@@ -93,8 +135,9 @@ def make_tree(links: Links, robot: RobotModel, device: wp.Device) -> Tree:
     values = {
         "parent": (links["parent"], wp.int32),
         "slide": (links["slide"], wp.int32),
-        "depth": ([len(dofs) for dofs in paths], wp.int32),
+        "depth": ([len(above) for above in shape.paths()], wp.int32),
         "path": (path, wp.int32),
+        "row": (shape.rows()[:-1], wp.int32),
         "offset": (links["offset"], wp.vec3),
         "rotation": (links["rotation"], wp.mat33),
         "rotation_sin": (links["rotation"] @ skew, wp.mat33),

@@ -8,6 +8,7 @@ from nerd_gym.dynamics.models.force_networks import ContactForceNet, JointForceN
 from nerd_gym.dynamics.models.structured import StructuredModel
 from nerd_gym.physics.torch.engine import Articulated, read_parameters
 from nerd_gym.physics.warp.frame import frame_kernel
+from nerd_gym.physics.warp.tree import TreeShape
 from nerd_gym.robots.contacts import ContactFinder
 from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.state import Motion
@@ -46,7 +47,7 @@ def test_force_networks_in_the_kernel_are_those_in_torch(with_torque):
 
 
 def test_learned_kernels_compile_to_ptx(tmp_path):
-    kernel = frame_kernel(2, 2, 4, False, 1, 32, 32)
+    kernel = frame_kernel(TreeShape((-1, 0), 4, False), 1, 32, 32)
     wp.compile_aot_module(kernel.module, device=None, arch=86, module_dir=tmp_path, use_ptx=True)
     [ptx] = list(tmp_path.rglob("*.ptx"))
     assert kernel.key in ptx.read_text()

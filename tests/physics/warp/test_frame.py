@@ -10,7 +10,7 @@ from nerd_gym.physics.warp.frame import frame_kernel
 from nerd_gym.physics.warp.launch import WIDEST, Launcher
 from nerd_gym.physics.warp.simd import simd_types
 from nerd_gym.physics.warp.spatial import sine_versine
-from nerd_gym.physics.warp.tree import Networks, make_params, make_tree
+from nerd_gym.physics.warp.tree import Networks, make_params, make_tree, shape_of
 from nerd_gym.robots.links import published_inertia_pairing, read_links
 from tests.support.grid import robot
 from tests.support.states import everyone, fixed_base_state, ground, push, wide_state
@@ -59,8 +59,7 @@ def test_lanes_move_as_one_robot_alone(name, reference):
     tree = make_tree(links, model, wp.get_device("cpu"))
     ends = []
     for width in (1, WIDEST):
-        sizes = len(links["parent"]), model.nv, len(model.candidates.radius), model.free_base
-        kernel = frame_kernel(*sizes, width, published=reference)
+        kernel = frame_kernel(shape_of(model, links), width, published=reference)
         state = [q.clone(), qd.clone(), *(x.clone() for x in plane)]
         constants = [tree, make_params(model, model.substeps), Networks()]
         launcher = Launcher(kernel, width, constants, model.nj, *state, threads=1)
