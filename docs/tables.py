@@ -302,6 +302,19 @@ def ratios() -> str:
     return markdown(["ratio", "measured"], [[name, f"{value:.2f}"] for name, value in load("ratios")["ratios"].items()])
 
 
+def engine_speed() -> str:
+    """A substep of `warp` over one pass of Pinocchio's articulated-body algorithm."""
+    head = ["robot", "warp substep (us)", "ABA (us)", "ratio"]
+    return markdown(head, [[str(row[key]) for key in head] for row in load("engine_speed")["rows"]])
+
+
+def cuda_resources() -> str:
+    """Registers, stack and spills of kernels on CUDA."""
+    head = ["robot", "kernel", "architecture", "registers", "stack, B", "spilled, B", "resident threads"]
+    keys = ("robot", "kernel", "arch", "registers", "stack", "spilled", "threads")
+    return markdown(head, [[str(row[key]) for key in keys] for row in load("cuda_resources")["rows"]])
+
+
 def adapters() -> str:
     """The cost of the adapters to RL libraries."""
     rows: dict[tuple[str, str], dict[str, float]] = {}
@@ -370,6 +383,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "legged_speed": legged_speed,
     "throughput": throughput,
     "ratios": ratios,
+    "engine_speed": engine_speed,
+    "cuda_resources": cuda_resources,
     "adapters": adapters,
     "recorded": recorded,
     "published": published,
