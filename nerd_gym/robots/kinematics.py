@@ -53,11 +53,9 @@ class Kinematics:
             return torch.as_tensor(x, device=device).to(dtype if np.asarray(x).dtype.kind == "f" else torch.long)
 
         stack = np.stack(constants)
-        self.parents, self.columns, self.terms = parents, columns, stack
         self._one, self._sin, self._cos, self._lin = (tensor(stack[:, k]) for k in range(4))
         self._any_slide = bool(np.any(stack[:, 3]))
         self._columns = tensor(np.maximum(columns, 0))
-        self.reference = reference  # [nq], from which joints count
         self._reference = tensor(reference)
         self._levels = self._make_levels(parents, tensor)
         self._device, self._dtype = device, dtype

@@ -10,9 +10,6 @@ import warp as wp
 from torch import Tensor
 
 from nerd_gym.physics.warp.launch import filled
-from nerd_gym.robots.features import HINGE
-from nerd_gym.robots.kinematics import Kinematics
-from nerd_gym.robots.model import RobotModel
 
 from .canonical import Canonical
 from .normaliser import Normaliser
@@ -21,8 +18,6 @@ from .normaliser import Normaliser
 class Sizes(NamedTuple):
     """What kernels are made for."""
 
-    frames: int  # F of the robot's kinematics
-    frame: int  # which of them is the robot's own
     joints: int  # nj
     free: bool
     gravity: bool
@@ -57,24 +52,8 @@ class Sizes(NamedTuple):
 
 @wp.struct
 class Body:
-    """A robot's frames as :class:`Kinematics` has them, its candidates and limits."""
+    """A robot's candidates and limits."""
 
-    parent: wp.array(dtype=wp.int32)  # [F], -1 is the world
-    joint: wp.array(dtype=wp.int32)  # [F], -1 for a welded body
-    hinge: wp.array(dtype=wp.int32)  # [F]
-    zero: wp.array(dtype=wp.float32)  # [F], q where the MJCF draws the joint
-    rotation: wp.array(dtype=wp.mat33)  # [F], a joint's transform is linear in 1, sin q, 1 - cos q and q
-    rotation_sin: wp.array(dtype=wp.mat33)
-    rotation_cos: wp.array(dtype=wp.mat33)
-    position: wp.array(dtype=wp.vec3)
-    position_sin: wp.array(dtype=wp.vec3)
-    position_cos: wp.array(dtype=wp.vec3)
-    position_lin: wp.array(dtype=wp.vec3)
-    axis: wp.array(dtype=wp.vec3)  # [F], of the joint, in the frame
-    anchor: wp.array(dtype=wp.vec3)  # [F], a point on it
-    carrier: wp.array(dtype=wp.int32)  # [C], the frame of a candidate
-    centre: wp.array(dtype=wp.vec3)  # [C], in that frame
-    radius: wp.array(dtype=wp.float32)  # [C]
     slot: wp.array(dtype=wp.int32)  # [C], its number among the distinct ones, or -1
     distinct: wp.array(dtype=wp.int32)  # [S], the other way round
     unlimited: wp.array(dtype=wp.int32)  # [nj], 1 for a hinge that turns all the way round
@@ -120,31 +99,6 @@ class Shown(NamedTuple):
     limited: Tensor  # joints
     limits: Tensor  # [2, limited]
     canonical: Canonical
-
-
-def frame_arrays(robot: RobotModel, kinematics: Kinematics) -> dict[str, tuple]:
-    """The fields of :class:`Body` that are per frame."""
-    m, columns = robot.mj_model, np.array(kinematics.columns)
-    first = robot.nq - robot.nj
-    joint = np.where(columns >= first, columns - first, -1)
-    own = np.maximum(joint, 0) + m.njnt - robot.nj
-    moving = (joint >= 0)[:, None]
-    one, sin, cos, lin = np.moveaxis(kinematics.terms, 1, 0)
-    return {
-        "parent": (kinematics.parents, wp.int32),
-        "joint": (joint, wp.int32),
-        "hinge": (m.jnt_type[own] == HINGE, wp.int32),
-        "zero": (np.where(joint >= 0, kinematics.reference[np.maximum(columns, 0)], 0.0), wp.float32),
-        "rotation": (one[:, :3, :3], wp.mat33),
-        "rotation_sin": (sin[:, :3, :3], wp.mat33),
-        "rotation_cos": (cos[:, :3, :3], wp.mat33),
-        "position": (one[:, :3, 3], wp.vec3),
-        "position_sin": (sin[:, :3, 3], wp.vec3),
-        "position_cos": (cos[:, :3, 3], wp.vec3),
-        "position_lin": (lin[:, :3, 3], wp.vec3),
-        "axis": (moving * m.jnt_axis[own], wp.vec3),
-        "anchor": (moving * m.jnt_pos[own], wp.vec3),
-    }
 
 
 def make_views(canonical: Canonical, device: torch.device) -> Views:

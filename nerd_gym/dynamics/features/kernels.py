@@ -78,9 +78,11 @@ def put_near(
 
 @lru_cache(maxsize=32)
 def encode_kernel(sizes: Sizes) -> wp.Kernel:
-    """Normalised inputs [N, D], elements [N], what a network's word counts [N] and distances of all candidates [N, C]
-    of environments `first`, ..."""
-    frames, frame, nj, free, gravity, ground, candidates, distinct, shown, limited, elements, *flags = sizes
+    """Normalised inputs [N, D], elements [N] and what a network's word counts [N], of environments `first`, ...
+
+    Without a prior, from how the candidates move over the ground as physics/warp/distance.py tells it.
+    """
+    nj, free, gravity, ground, candidates, distinct, shown, limited, elements, *flags = sizes
     free_fall_prior, predicted_distance, has_prior = flags
     predicted_distance, near_features = int(predicted_distance), sizes.near
     q_shift, dof_shift = (7, 6) if free else (0, 0)
@@ -110,6 +112,9 @@ def encode_kernel(sizes: Sizes) -> wp.Kernel:
         element: wp.array(dtype=wp.int32),
         gate: wp.array(dtype=wp.float32),
         distances: wp.array2d(dtype=wp.float32),
+        speeds: wp.array2d(dtype=wp.float32),
+        slips: wp.array2d(dtype=wp.float32),
+        turned: wp.array2d(dtype=wp.float32),
         first: int,
     ):
         env = wp.tid() + first
@@ -117,78 +122,23 @@ def encode_kernel(sizes: Sizes) -> wp.Kernel:
         size = wp.float32(STILL_SHARE)
         touch = wp.float32(0.0)
         limit = wp.float32(0.0)
-        rotation = wp.zeros(shape=(frames,), dtype=wp.mat33)
-        origin = wp.zeros(shape=(frames,), dtype=wp.vec3)
-        vel_w = wp.zeros(shape=(frames,), dtype=wp.vec3)
-        vel_v = wp.zeros(shape=(frames,), dtype=wp.vec3)  # of the point at the axes' origin
         view = wp.zeros(shape=(view_size,), dtype=wp.float32)
         distance = wp.zeros(shape=(points,), dtype=wp.float32)
         speed = wp.zeros(shape=(points,), dtype=wp.float32)
         slip = wp.zeros(shape=(points,), dtype=wp.vec3)
 
-        # The world in the axes that all else is in.
+        # From world axes into the robot's own.
         world = wp.identity(n=3, dtype=wp.float32)
-        base = wp.vec3(0.0, 0.0, 0.0)
-        base_v = wp.vec3(0.0, 0.0, 0.0)
         base_w = wp.vec3(0.0, 0.0, 0.0)
         if wp.static(free):
-            base = wp.vec3(q[env, 0], q[env, 1], q[env, 2])
             world = wp.transpose(matrix_of(q[env, 3], q[env, 4], q[env, 5], q[env, 6]))
-            base_v = world * wp.vec3(qd[env, 0], qd[env, 1], qd[env, 2])
             base_w = wp.vec3(qd[env, 3], qd[env, 4], qd[env, 5])
-        plane = ground_normal[env]
-        offset = wp.dot(ground_point[env] - base, plane)
-        normal = world * plane
-
-        # Poses and velocities, root to leaves. With a prior they are not needed.
-        if wp.static(not has_prior):
-            for f in range(frames):
-                if wp.static(free) and f == frame:
-                    rotation[f] = wp.identity(n=3, dtype=wp.float32)
-                    vel_w[f] = base_w
-                    vel_v[f] = base_v
-                else:
-                    p = body.parent[f]
-                    up = world
-                    position_f = -(world * base)
-                    w = wp.vec3(0.0, 0.0, 0.0)
-                    v = wp.vec3(0.0, 0.0, 0.0)
-                    if p >= 0:
-                        up = rotation[p]
-                        position_f = origin[p]
-                        w = vel_w[p]
-                        v = vel_v[p]
-                    j = body.joint[f]
-                    angle = wp.float32(0.0)
-                    rate = wp.float32(0.0)
-                    if j >= 0:
-                        angle = q[env, j + q_shift] - body.zero[f]
-                        rate = qd[env, j + dof_shift]
-                    s = wp.sin(angle)
-                    c = 1.0 - wp.cos(angle)
-                    r = up * (body.rotation[f] + s * body.rotation_sin[f] + c * body.rotation_cos[f])
-                    local = (
-                        body.position[f]
-                        + s * body.position_sin[f]
-                        + c * body.position_cos[f]
-                        + angle * body.position_lin[f]
-                    )
-                    position_f = position_f + up * local
-                    axis = rate * (r * body.axis[f])
-                    if body.hinge[f] == 1:
-                        w = w + axis
-                        v = v + wp.cross(position_f + r * body.anchor[f], axis)
-                    else:
-                        v = v + axis
-                    rotation[f] = r
-                    origin[f] = position_f
-                    vel_w[f] = w
-                    vel_v[f] = v
+        elif wp.static(not has_prior):
+            for i in range(3):
+                for j in range(3):
+                    world[i, j] = turned[env, 3 * j + i]
 
         # The view from the robot's frame.
-        back = wp.identity(n=3, dtype=wp.float32)
-        if wp.static(not free):
-            back = wp.transpose(rotation[frame])
         for j in range(nj):
             position = q[env, j + q_shift]
             if body.unlimited[j] == 1:
@@ -198,8 +148,8 @@ def encode_kernel(sizes: Sizes) -> wp.Kernel:
                 view[j] = position
             view[2 * nj + j] = qd[env, j + dof_shift]
             view[3 * nj + j] = force[env, j]
-        down = back * (world * body.gravity)
-        outward = back * normal
+        down = world * body.gravity
+        outward = world * ground_normal[env]
         for i in range(3):
             if wp.static(gravity):
                 view[at_gravity + i] = down[i]
@@ -209,17 +159,11 @@ def encode_kernel(sizes: Sizes) -> wp.Kernel:
                 view[at_spin + i] = base_w[i]
         if wp.static(ground and not has_prior):
             for k in range(candidates):
-                f = body.carrier[k]
-                point = origin[f] + rotation[f] * body.centre[k] - body.radius[k] * normal
-                height = wp.dot(point, normal) - offset
-                distances[env, k] = height
                 slot = body.slot[k]
                 if slot >= 0:
-                    velocity = vel_v[f] + wp.cross(vel_w[f], point)
-                    along = wp.dot(velocity, normal)
-                    distance[slot] = height
-                    speed[slot] = along
-                    slip[slot] = back * (velocity - along * normal)
+                    distance[slot] = distances[env, k]
+                    speed[slot] = speeds[env, k]
+                    slip[slot] = world * wp.vec3(slips[env, 3 * k], slips[env, 3 * k + 1], slips[env, 3 * k + 2])
 
         # The canonical one of its equivalents, the first if several are as good.
         e = wp.int32(0)

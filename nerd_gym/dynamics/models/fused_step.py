@@ -13,7 +13,6 @@ from nerd_gym.dynamics.features.kernel_tables import (
     Body,
     Shown,
     Sizes,
-    frame_arrays,
     make_functional,
     make_scale,
     make_views,
@@ -60,6 +59,8 @@ class FusedStep:
         buffers.normal.copy_(contacts.ground_normal)
         if buffers.prior is not None:
             buffers.slices.run(buffers.prior)
+        if buffers.motion is not None:
+            buffers.slices.run(buffers.motion)
         buffers.slices.run(buffers.encode)
         if self.sizes.ground and not self.sizes.has_prior:
             contacts.distance = buffers.distances.clone()
@@ -109,23 +110,32 @@ class StepBuffers:
         self.element = empty(rows, dtype=torch.int32)
         self.gate = empty(rows)
         self.distances = empty(rows, sizes.candidates)
+        # Of the candidates' motion, which a prior has in itself.
+        without = rows if not sizes.has_prior else 1
+        self.speeds, self.slips = empty(without, sizes.candidates), empty(without, 3 * sizes.candidates)
+        self.turned = empty(without, 9)
         # Of the prior, if there is one.
         with_prior = rows if sizes.has_prior else 1
         self.step, self.change = empty(with_prior, robot.nv), empty(with_prior, robot.nv)
         self.ahead = empty(with_prior, sizes.candidates)
         self.hidden = [empty(rows, layer.out_features) for layer in linear_layers(model.module)[:-1]]
         self.slices = Slices(rows, device, model.threads)
-        names = ("q", "qd", "force", "inputs", "outputs", "element", "gate", "distances", "step", "change", "ahead")
+        names = ("q", "qd", "force", "inputs", "outputs", "element", "gate", "step", "change", "ahead")
         arrays = (wp.from_torch(getattr(self, name)) for name in names)
-        q, qd, force, inputs, outputs, element, gate, distances, step, change, ahead = arrays
+        q, qd, force, inputs, outputs, element, gate, step, change, ahead = arrays
         ground = [wp.from_torch(x, dtype=wp.vec3) for x in (self.point, self.normal)]
-        encoded = [q, qd, force, *ground, *constants, functional, change, ahead, inputs, element, gate, distances]
+        motion = [self.distances, self.speeds, self.slips, self.turned]
+        encoded = [q, qd, force, *ground, *constants, functional, change, ahead, inputs, element, gate]
+        encoded += map(wp.from_torch, motion)
         self.prior: list[wp.Launch] | None = None
         if model.prior is not None:
             self.prior = model.prior.record(self.slices, [q, qd, force, *ground], [step, change, ahead])
         self.encode = self.slices.record(encode_kernel(sizes), encoded)
         finder = DistanceFinder(robot, device)
         self.contact_distance = finder.record(self.slices, self.q, self.point, self.normal, self.distances)
+        self.motion: list[wp.Launch] | None = None
+        if not sizes.has_prior:
+            self.motion = finder.record_motion(self.slices, self.q, self.qd, self.point, self.normal, *motion)
         moved = [outputs, element, gate, step, change, *constants, q, qd]
         self.advance = self.slices.record(advance_kernel(sizes), moved)
 
@@ -147,8 +157,6 @@ def sizes_of(model: MlpModel, shown: Shown) -> Sizes:
     """What the kernels of a model are made for."""
     robot = model.robot
     return Sizes(
-        frames=len(model.kinematics.parents),
-        frame=model.robot_centric.link,
         joints=robot.nj,
         free=robot.free_base,
         gravity=shown.gravity,
@@ -165,14 +173,11 @@ def sizes_of(model: MlpModel, shown: Shown) -> Sizes:
 
 
 def make_body(model: MlpModel, shown: Shown) -> Any:
-    """The robot's frames, candidates and limits as Warp arrays, in a Body."""
-    robot, kinematics, candidates = model.robot, model.kinematics, model.robot.candidates
-    slot = np.full(len(candidates.radius), -1)
+    """The robot's candidates and limits as Warp arrays, in a Body."""
+    robot = model.robot
+    slot = np.full(len(robot.candidates.radius), -1)
     slot[shown.distinct] = np.arange(len(shown.distinct))
-    values = frame_arrays(robot, kinematics) | {
-        "carrier": ([kinematics.frame_of_body[int(b)] for b in candidates.body], wp.int32),
-        "centre": (candidates.position, wp.vec3),
-        "radius": (candidates.radius, wp.float32),
+    values = {
         "slot": (slot, wp.int32),
         "distinct": (shown.distinct, wp.int32),
         "unlimited": (model.robot_centric.unlimited.cpu(), wp.int32),
