@@ -29,7 +29,7 @@ from nerd_gym.utils.files import atomic_write, file_hash
 from nerd_gym.utils.progress import progress
 
 from .excitation import Sampler, ranges_for
-from .hdf5 import array_in, attributes, open_hdf5
+from .hdf5 import Hdf5File, Hdf5Reader, array_in, attributes
 from .task_rollouts import STARTS, WILD, TaskRollouts, all_limited, check_policies
 
 FORMAT = 1
@@ -101,17 +101,17 @@ def generate(plan: DatasetPlan, path: Path) -> dict[str, int]:
         check_policies(plan.robot, plan.policies)
     facts = plan.facts()
     if path.exists():
-        _same_plan(path, facts)
-        with open_hdf5(path) as file:
-            made = attributes(file)
-            return {name: int(made[name]) for name in ("trajectories", "transitions", "dropped")}
+        with Hdf5Reader() as reader:
+            made = _same_plan(reader.open(path), facts)
+        return {name: int(made[name]) for name in ("trajectories", "transitions", "dropped")}
     parts = path.with_name(f"{path.name}.parts")
     parts.mkdir(parents=True, exist_ok=True)
     names = [parts / f"{block:06d}.h5" for block in range(plan.blocks)]
-    for name in names:
-        if name.exists():
-            _same_plan(name, facts)
     missing = [block for block, name in enumerate(names) if not name.exists()]
+    if len(missing) < len(names):
+        with Hdf5Reader() as reader:
+            for name in (name for name in names if name.exists()):
+                _same_plan(reader.open(name), facts)
     if missing:
         backend = make_backend(plan.backend, plan.robot, BLOCK, **dict(plan.options))
         rollouts = None
@@ -197,29 +197,31 @@ def shapes(robot: RobotModel, frames: int) -> dict[str, tuple[int, ...]]:
 def _merge(robot: RobotModel, names: list[Path], path: Path, facts: dict[str, Any]) -> dict[str, int]:
     """All blocks into one chunked file, which appears when it is whole."""
     dropped, frames = 0, int(facts["frames"])
-    with atomic_write(path) as part, h5py.File(part, "w") as out:
+    with atomic_write(path) as part, h5py.File(part, "w") as out, Hdf5Reader() as reader:
         arrays = {
             field: out.create_dataset(field, (0, *s), np.float32, maxshape=(None, *s), chunks=(BLOCK, *s))
             for field, s in shapes(robot, frames).items()
         }
         for name in names:
-            with open_hdf5(name) as block:
-                dropped += int(attributes(block)["dropped"])
-                for field, data in arrays.items():
-                    values = array_in(block, field, (None, *data.shape[1:]))
-                    data.resize(len(data) + len(values), axis=0)
-                    data[len(data) - len(values) :] = values
+            block = reader.open(name)
+            dropped += int(attributes(block)["dropped"])
+            for field, data in arrays.items():
+                values = array_in(block, field, (None, *data.shape[1:]))
+                data.resize(len(data) + len(values), axis=0)
+                data[len(data) - len(values) :] = values
         trajectories = len(arrays["q"])
         counts = {"trajectories": trajectories, "transitions": trajectories * frames, "dropped": dropped}
         out.attrs.update(facts | counts)
     return counts
 
 
-def _same_plan(path: Path, facts: dict[str, Any]) -> None:
-    with open_hdf5(path) as file:
-        made = attributes(file)
+def _same_plan(file: Hdf5File, facts: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of a file, if this plan made it."""
+    made = attributes(file)
     for name, value in facts.items():
         if made.get(name) != value:
             raise ValueError(
-                f"{path} was made with {name} = {made.get(name)!r}, not {value!r}; choose another --out or remove it"
+                f"{file.filename} was made with {name} = {made.get(name)!r}, not {value!r}; "
+                "choose another --out or remove it"
             )
+    return made

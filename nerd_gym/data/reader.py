@@ -18,7 +18,7 @@ from nerd_gym.robots.model import RobotModel
 from nerd_gym.utils.files import check_facts
 
 from .dataset import BLOCK, shapes
-from .hdf5 import array_in, attributes, open_hdf5
+from .hdf5 import Hdf5File, array_in, attributes, open_hdf5
 
 MOST_FRAMES = 1_000_000
 NEEDED = {"robot": (str,), "robot_hash": (str,), "backend": (str,), "backend_options": (str,), "preset": (str,)}
@@ -65,7 +65,11 @@ class Data:
 def read_facts(path: Path, robot: RobotModel) -> dict[str, Any]:
     """The attributes of a file of `nerd-gym generate`, if it is of this robot."""
     with open_hdf5(path) as file:
-        facts = attributes(file)
+        return _facts(file, path, robot)
+
+
+def _facts(file: Hdf5File, path: Path, robot: RobotModel) -> dict[str, Any]:
+    facts = attributes(file)
     if facts.get("robot_hash") != robot.hash:
         found = f"{facts.get('robot')!r} ({facts.get('robot_hash')})"
         raise ValueError(f"{path} holds motion of robot {found}; this is {robot.name!r} ({robot.hash})")
@@ -77,11 +81,11 @@ def _joined(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def _read(path: Path, robot: RobotModel) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    facts = read_facts(path, robot)
-    check_facts(str(path), facts, NEEDED)
-    if not 1 <= facts["frames"] <= MOST_FRAMES:
-        raise ValueError(f"{path} has {facts['frames']} frames in a trajectory; valid: 1 to {MOST_FRAMES}")
     with open_hdf5(path) as file:
+        facts = _facts(file, path, robot)
+        check_facts(str(path), facts, NEEDED)
+        if not 1 <= facts["frames"] <= MOST_FRAMES:
+            raise ValueError(f"{path} has {facts['frames']} frames in a trajectory; valid: 1 to {MOST_FRAMES}")
         wanted = shapes(robot, facts["frames"])
         arrays = {name: torch.from_numpy(array_in(file, name, (None, *shape))) for name, shape in wanted.items()}
     if len({len(value) for value in arrays.values()}) > 1:

@@ -1,6 +1,8 @@
 """HDF5 files of strangers: nothing of another file is read, and nothing that the file does not hold."""
 
 import resource
+import sys
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -112,3 +114,56 @@ def test_too_many_attributes_are_refused(tmp_path):
         file.attrs.update({f"fact{k}": k for k in range(65)})
     with pytest.raises(ValueError, match="65 attributes"), open_hdf5(tmp_path / "a.h5") as file:
         attributes(file)
+
+
+@pytest.fixture
+def endless(tmp_path):
+    """A file in whose heap of texts one has no length: the HDF5 library looks for the next one for ever."""
+    path = tmp_path / "endless.h5"
+    with h5py.File(path, "w") as file:
+        file.attrs.update({"first": "abc", "second": "[]"})
+        file["q"] = np.ones((8, 4), np.float32)
+    data = bytearray(path.read_bytes())
+    at = data.index(b"[]") - 8
+    data[at : at + 8] = bytes(8)
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the reader is ended after a minute")
+def test_a_file_that_the_library_cannot_end_with_is_refused(endless):
+    with pytest.raises(ValueError, match=r"endless\.h5 is damaged: .* not come to an end"), open_hdf5(endless) as file:
+        attributes(file)
+
+
+def children() -> set[str]:
+    """Ids of this process's children."""
+    return set(" ".join(path.read_text() for path in Path("/proc/self/task").glob("*/children")).split())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts processes as Linux shows them")
+def test_no_process_is_left_behind(tmp_path):
+    path, before = tmp_path / "a.h5", children()
+    with h5py.File(path, "w") as file:
+        file["q"] = np.ones((8, 4), np.float32)
+    with open_hdf5(path) as file:
+        assert len(children() - before) == 1
+        array_in(file, "q", SHAPE)
+    with pytest.raises(ZeroDivisionError), open_hdf5(path):
+        raise ZeroDivisionError
+    assert children() == before
+
+
+def test_an_array_arrives_whole_whatever_its_layout(tmp_path):
+    """Pieces are sent of 16 MB or of whole chunks."""
+    values = np.arange(1_500_001, dtype=np.float32)[:, None].repeat(4, 1)  # 24 MB
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["plain"] = values
+        file["double"] = values[:1000].astype(np.float64)
+        file.create_dataset("chunked", data=values, chunks=(200_001, 3), maxshape=(None, 4))
+        file["empty"] = values[:0]
+    with open_hdf5(tmp_path / "a.h5") as file:
+        assert np.array_equal(array_in(file, "plain", SHAPE), values)
+        assert np.array_equal(array_in(file, "chunked", SHAPE), values)
+        assert np.array_equal(array_in(file, "double", SHAPE), values[:1000])
+        assert array_in(file, "empty", SHAPE).shape == (0, 4)
