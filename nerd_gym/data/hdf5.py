@@ -15,7 +15,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Timer
 from typing import Any, BinaryIO, cast
@@ -74,10 +74,8 @@ class Hdf5Reader:
         self._process.kill()
         self._process.wait()
         self._answers.close()
-        try:
+        with suppress(BrokenPipeError):  # a request that was not taken
             self._requests.close()
-        except BrokenPipeError:  # a request that was not taken
-            self._requests = None
 
     def open(self, path: Path) -> Hdf5File:
         """A file to read."""
@@ -103,7 +101,7 @@ class Hdf5Reader:
 
     def fill(self, values: np.ndarray, path: str) -> None:
         """Take the numbers of an array, piece by piece."""
-        left = memoryview(values).cast("B") if values.nbytes else memoryview(b"")
+        left = values.reshape(-1).view(np.uint8).data
         while True:
             with self._patience():
                 head = self._answers.read(8)

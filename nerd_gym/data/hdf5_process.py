@@ -85,7 +85,7 @@ def checked(file: h5py.File, name: str, shape: list[int | None]) -> h5py.Dataset
 def pieces(found: h5py.Dataset) -> Iterator[np.ndarray]:
     """The array in float32, some rows at a time: whole chunks, so that each is read once."""
     band = found.chunks[0] if found.chunks else 1
-    row = max(1, 4 * math.prod(found.shape[1:]))
+    row = max(1, 4 * math.prod((found.shape or ())[1:]))
     rows = max(1, PIECE // (row * band)) * band
     for start in range(0, len(found), rows):
         values = np.ascontiguousarray(found[start : start + rows], np.float32)
@@ -103,7 +103,7 @@ def send_array(file: h5py.File, request: dict[str, Any], out: BinaryIO) -> None:
         for piece in pieces(found):
             if piece.nbytes:
                 out.write(struct.pack("<Q", piece.nbytes))
-                out.write(memoryview(piece).cast("B"))
+                out.write(piece.reshape(-1).view(np.uint8).data)
                 out.flush()
         out.write(struct.pack("<Q", 0))
         out.flush()
