@@ -6,12 +6,12 @@ allocation of gigabytes is seen and harms nobody.
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
+import select
 import signal
-import sys
 import tempfile
-import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -45,12 +45,17 @@ def fuzz(open_file: Callable[[Path], None], files: Iterable[tuple[str, bytes]], 
     naming the file, if it is not.
     """
     report = Report()
-    with tempfile.TemporaryDirectory() as folder:
-        path, told = Path(folder) / f"stranger{suffix}", Path(folder) / "told.txt"
-        for about, content in files:
-            path.write_bytes(content)
-            told.write_text("")
-            report.add(_outcome(_fork(open_file, path, told)), about, told.read_text()[-2000:])
+    gc.collect()
+    gc.freeze()  # a child that marked the parent's objects would copy the pages that they are in
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            path, told = Path(folder) / f"stranger{suffix}", Path(folder) / "told.txt"
+            for about, content in files:
+                path.write_bytes(content)
+                told.write_text("")
+                report.add(_outcome(_fork(open_file, path, told)), about, told.read_text()[-2000:])
+    finally:
+        gc.unfreeze()
     return report
 
 
@@ -61,10 +66,10 @@ def _fork(open_file: Callable[[Path], None], path: Path, told: Path) -> int:
         return _wait(child)
     code = ERROR
     try:
-        sys.stdout.flush()
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.dup2(null, 2)
+        os.chdir(path.parent)
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(null, stream)
         size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -72,25 +77,23 @@ def _fork(open_file: Callable[[Path], None], path: Path, told: Path) -> int:
         code = ACCEPTED
     except ValueError as error:
         code = REFUSED if path.name in str(error) else UNNAMED
-        told.write_text(f"{type(error).__name__}: {error}")
+        told.write_text(f"{type(error).__name__}: {error}", errors="replace")
     except BaseException:
-        told.write_text(traceback.format_exc())
+        told.write_text(traceback.format_exc(), errors="replace")
     finally:
         os._exit(code)  # nothing of the parent's is to be run twice
 
 
 def _wait(child: int) -> int:
-    end = time.monotonic() + SECONDS
-    pause = 0.0005
-    while time.monotonic() < end:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return status
-        time.sleep(pause)
-        pause = min(2 * pause, 0.02)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return -1
+    handle = os.pidfd_open(child)
+    try:
+        ready, _, _ = select.select([handle], [], [], SECONDS)
+    finally:
+        os.close(handle)
+    if not ready:
+        os.kill(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    return status if ready else -1
 
 
 def _outcome(status: int) -> str:

@@ -20,7 +20,11 @@ from nerd_gym.policies import Policy
 from nerd_gym.policies.onnx import OnnxPolicy, onnx_model
 from nerd_gym.rl.configs import load_config
 from nerd_gym.robots.kinematics import Kinematics
+from tests.fuzz.hdf5_mutations import HDF5
 from tests.fuzz.mutations import CHECKPOINTS, SAFETENSORS, TEXT, Mutation
+from tests.fuzz.onnx_mutations import ONNX
+from tests.fuzz.pickle_mutations import PICKLES
+from tests.fuzz.text_mutations import XML, YAML
 from tests.support.grid import ROOT
 from tests.support.policies import small_policy
 
@@ -141,9 +145,9 @@ def _written(write: Callable[[Path], Any]) -> bytes:
 KINDS = {
     "policy": Kind(".safetensors", _policy_seeds, _open_policy, SAFETENSORS),
     "model": Kind(".safetensors", _model_seeds, _open_model, SAFETENSORS),
-    "checkpoint": Kind(".pth", _checkpoint_seeds, _open_policy, CHECKPOINTS),
-    "onnx": Kind(".onnx", _onnx_seeds, _open_onnx, []),
-    "yaml": Kind(".yaml", _yaml_seeds, _open_yaml, TEXT),
-    "mjcf": Kind(".xml", _mjcf_seeds, _open_mjcf, TEXT),
-    "dataset": Kind(".h5", _dataset_seeds, _open_dataset, []),
+    "checkpoint": Kind(".pth", _checkpoint_seeds, _open_policy, CHECKPOINTS + PICKLES),
+    "onnx": Kind(".onnx", _onnx_seeds, _open_onnx, ONNX),
+    "yaml": Kind(".yaml", _yaml_seeds, _open_yaml, TEXT + YAML),
+    "mjcf": Kind(".xml", _mjcf_seeds, _open_mjcf, TEXT + XML),
+    "dataset": Kind(".h5", _dataset_seeds, _open_dataset, HDF5),
 }
