@@ -90,7 +90,9 @@ def pieces(found: h5py.Dataset) -> Iterator[np.ndarray]:
     for start in range(0, len(found), rows):
         values = np.ascontiguousarray(found[start : start + rows], np.float32)
         if not np.isfinite(values).all():
-            raise Refused(f"{found.file.filename} has an array {str(found.name)[1:]!r} with numbers that are not finite")
+            raise Refused(
+                f"{found.file.filename} has an array {str(found.name)[1:]!r} with numbers that are not finite"
+            )
         yield values
 
 

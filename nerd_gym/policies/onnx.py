@@ -16,10 +16,11 @@ from nerd_gym.utils.files import atomic_write
 from nerd_gym.utils.optional import require
 
 from .onnx_check import check_onnx
-from .policy import Memory, Policy
+from .policy import MOST_INPUTS, Memory, Policy
 
 OPSET, IR = 17, 8  # of 2022: old runtimes read them too
 TOLERANCE = 1e-5
+MOST_UNITS = 2**16  # of a memory
 
 
 def export_onnx(policy: Policy, path: str | Path) -> float:
@@ -78,9 +79,18 @@ class OnnxPolicy:
             raise ValueError(f"{name} has inputs {', '.join(missing)} without outputs of their name and _out")
         self.obs_size, self.action_size = (shape[1] for shape in shapes)
         self.facts = {key: _fact(text) for key, text in self._session.get_modelmeta().custom_metadata_map.items()}
-        self._obs, self._sizes = obs.name, {node.name: (node.shape[0], node.shape[2]) for node in state}
+        if not 0 < self.obs_size <= MOST_INPUTS:
+            raise ValueError(f"{name} takes observations of {self.obs_size} numbers; valid: 1 to {MOST_INPUTS}")
+        for node in state:
+            if len(node.shape) != 3 or not all(type(d) is int and 0 < d <= MOST_UNITS for d in node.shape[::2]):
+                raise ValueError(
+                    f"{name} has a memory {node.name!r} of shape {node.shape}; valid: [depth, batch, units]"
+                )
+        self._name, self._obs = name, obs.name
+        self._sizes = {node.name: (node.shape[0], node.shape[2]) for node in state}
         self._wanted = [outputs[0].name, *(f"{name}_out" for name in self._sizes)]
-        self.reset()
+        self._state: dict[str, np.ndarray] = {}
+        self._try()
 
     @classmethod
     def load(cls, path: str | Path) -> OnnxPolicy:
@@ -96,8 +106,24 @@ class OnnxPolicy:
             self._state = {name: np.zeros((d, len(obs), units), "f4") for name, (d, units) in self._sizes.items()}
         given = {self._obs: obs.float().cpu().numpy(), **self._state}
         action, *after = self._session.run(self._wanted, given)
+        if not np.isfinite(action).all():
+            raise ValueError(f"{self._name} gives an action that is not finite")
         self._state = dict(zip(self._sizes, after))
         return torch.as_tensor(action, device=obs.device)
+
+    def _try(self) -> None:
+        """Two steps of two robots, since some operators find only then that their inputs do not fit."""
+        try:
+            for obs in torch.zeros(2, 2, self.obs_size):
+                found = self.act(obs)
+        except Exception as error:  # onnxruntime's have no common class
+            raise ValueError(f"{self._name} is not an ONNX policy, or is damaged: {error}") from error
+        if found.shape != (2, self.action_size) or found.dtype != torch.float32:
+            told = f"{list(found.shape)} of {found.dtype}"
+            raise ValueError(
+                f"{self._name} gives actions {told} for two robots; valid: [2, {self.action_size}] of float32"
+            )
+        self.reset()
 
     def reset(self, rows: Tensor | None = None) -> None:
         """Forget what was seen: everything, or of the episodes of a mask [N]."""

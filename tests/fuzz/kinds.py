@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from tests.fuzz.onnx_mutations import ONNX
 from tests.fuzz.pickle_mutations import PICKLES
 from tests.fuzz.text_mutations import XML, YAML
 from tests.support.grid import ROOT
-from tests.support.policies import small_policy
+from tests.support.policies import recurrent_policy, small_policy
 
 
 class NotFinite(Exception):
@@ -37,6 +38,7 @@ class NotFinite(Exception):
 class Kind:
     """How files of a kind are made and opened."""
 
+    share: float  # of all files: less where one takes long
     suffix: str
     seeds: Callable[[], list[bytes]]
     open: Callable[[Path], None]
@@ -44,12 +46,19 @@ class Kind:
 
 
 def _policy_seeds() -> list[bytes]:
-    return [(ROOT / "policies" / "cartpole" / "swingup-warp-seed0.safetensors").read_bytes()]
+    shipped = (ROOT / "policies" / "cartpole" / "swingup-warp-seed0.safetensors").read_bytes()
+    return [shipped, *(_written(recurrent_policy(kind).save) for kind in (torch.nn.LSTM, torch.nn.GRU))]
 
 
 def _open_policy(path: Path) -> None:
     policy = Policy.load(path, "relu" if path.suffix == ".pth" else None)
-    _finite(policy.act(torch.zeros(2, policy.obs_size)))
+    for obs in _observations(policy.obs_size):
+        _finite(policy.act(obs))
+
+
+def _observations(size: int) -> torch.Tensor:
+    """Two steps of two robots: at rest, and somewhere."""
+    return torch.stack([torch.zeros(2, size), torch.linspace(-100, 100, 2 * size).reshape(2, size)])
 
 
 def _model_seeds() -> list[bytes]:
@@ -81,12 +90,17 @@ def _checkpoint_seeds() -> list[bytes]:
 
 
 def _onnx_seeds() -> list[bytes]:
-    return [onnx_model(small_policy()).SerializeToString()]
+    policies = [small_policy(), recurrent_policy(torch.nn.LSTM), recurrent_policy(torch.nn.GRU)]
+    return [onnx_model(policy).SerializeToString() for policy in policies]
 
 
 def _open_onnx(path: Path) -> None:
     policy = OnnxPolicy.load(path)
-    _finite(policy.act(torch.zeros(2, policy.obs_size)))
+    for obs in _observations(policy.obs_size):
+        try:
+            _finite(policy.act(obs))
+        except ValueError:  # a network may overflow far away, and says so
+            return
 
 
 def _yaml_seeds() -> list[bytes]:
@@ -119,7 +133,13 @@ def _dataset_seeds() -> list[bytes]:
             for name, shape in shapes.items():
                 file.create_dataset(name, data=np.zeros(shape, np.float32), chunks=shape, maxshape=(None, *shape[1:]))
 
-    return [_written(write)]
+    first = _written(write)
+    later = io.BytesIO()
+    with h5py.File(io.BytesIO(first)) as old, h5py.File(later, "w", libver="latest") as new:
+        new.attrs.update(old.attrs)
+        for name in shapes:
+            new.create_dataset(name, data=old[name][()], compression="gzip", shuffle=True)
+    return [first, later.getvalue()]
 
 
 def _open_dataset(path: Path) -> None:
@@ -143,11 +163,11 @@ def _written(write: Callable[[Path], Any]) -> bytes:
 
 
 KINDS = {
-    "policy": Kind(".safetensors", _policy_seeds, _open_policy, SAFETENSORS),
-    "model": Kind(".safetensors", _model_seeds, _open_model, SAFETENSORS),
-    "checkpoint": Kind(".pth", _checkpoint_seeds, _open_policy, CHECKPOINTS + PICKLES),
-    "onnx": Kind(".onnx", _onnx_seeds, _open_onnx, ONNX),
-    "yaml": Kind(".yaml", _yaml_seeds, _open_yaml, TEXT + YAML),
-    "mjcf": Kind(".xml", _mjcf_seeds, _open_mjcf, TEXT + XML),
-    "dataset": Kind(".h5", _dataset_seeds, _open_dataset, HDF5),
+    "policy": Kind(0.19, ".safetensors", _policy_seeds, _open_policy, SAFETENSORS),
+    "model": Kind(0.02, ".safetensors", _model_seeds, _open_model, SAFETENSORS),
+    "checkpoint": Kind(0.2, ".pth", _checkpoint_seeds, _open_policy, CHECKPOINTS + PICKLES),
+    "onnx": Kind(0.19, ".onnx", _onnx_seeds, _open_onnx, ONNX),
+    "yaml": Kind(0.18, ".yaml", _yaml_seeds, _open_yaml, TEXT + YAML),
+    "mjcf": Kind(0.19, ".xml", _mjcf_seeds, _open_mjcf, TEXT + XML),
+    "dataset": Kind(0.03, ".h5", _dataset_seeds, _open_dataset, HDF5),
 }

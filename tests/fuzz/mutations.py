@@ -17,7 +17,7 @@ TEXTS = ("", "\0", "../../x", "$HOME $x_1$", "%s%n", "a" * 5000, "\u202e\ud7ff",
 DEEP = "@deep@"
 # What a mutation raises if earlier ones left nothing to work on.
 NOTHING_TO_WORK_ON = (ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError, OverflowError)
-NOTHING_TO_WORK_ON += (RuntimeError, zipfile.BadZipFile, struct.error, SyntaxError)
+NOTHING_TO_WORK_ON += (RuntimeError, MemoryError, zipfile.BadZipFile, struct.error, SyntaxError)
 Mutation = Callable[[bytes, random.Random], bytes]
 
 

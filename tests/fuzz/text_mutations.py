@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from copy import deepcopy
 from functools import cache
 from xml.etree import ElementTree
 
@@ -66,10 +67,10 @@ def xml_element(data: bytes, rng: random.Random) -> bytes:
     if way == 0:
         parents[element].remove(element)
     elif way == 1:
-        rng.choice(elements).append(element)
+        rng.choice(elements).append(deepcopy(element))  # a tree that holds itself has no end
     elif way == 2:
-        for _ in range(rng.choice((1, 2, 50))):
-            parents[element].append(element)
+        for _ in range(rng.choice((1, 2, 50)) if len(elements) < 1000 else 1):
+            parents[element].append(deepcopy(element))
     elif way == 3:
         element.tag = rng.choice(list(schema()))
     else:
@@ -87,7 +88,11 @@ def xml_files(data: bytes, rng: random.Random) -> bytes:
     asset = ElementTree.SubElement(root, "asset")
     ways = {
         "include": {"file": file},
-        "mesh": {"name": "m", "file": file, "content_type": rng.choice(("model/stl", "model/obj", "model/vnd.msh", ""))},
+        "mesh": {
+            "name": "m",
+            "file": file,
+            "content_type": rng.choice(("model/stl", "model/obj", "model/vnd.msh", "")),
+        },
         "hfield": {"name": "m", "file": file, "size": "1 1 1 1", "nrow": "0", "ncol": "0"},
         "texture": {"name": "m", "type": rng.choice(("2d", "cube")), "file": file, "nrow": rng.choice(COUNTS)},
         "skin": {"name": "m", "file": file},
@@ -187,7 +192,22 @@ def yaml_value(data: bytes, rng: random.Random) -> bytes:
     """The value of one key is another."""
     text = data.decode("utf-8", "replace")
     match = rng.choice(list(re.finditer(r": *([^\s#{][^\n#]*)", text)))
-    values = ("null", "true", "[]", "{}", "[1, 2]", "{a: {b: c}}", "~", "'", '"\\x00"', "*x", "!!int x", "- 1", "@", "`")
+    values = (
+        "null",
+        "true",
+        "[]",
+        "{}",
+        "[1, 2]",
+        "{a: {b: c}}",
+        "~",
+        "'",
+        '"\\x00"',
+        "*x",
+        "!!int x",
+        "- 1",
+        "@",
+        "`",
+    )
     other = rng.choice((*values, *TEXTS[:5], *map(str, ODD_NUMBERS), *COUNTS))
     return (text[: match.start(1)] + other + text[match.end(1) :]).encode("utf-8", "replace")
 
