@@ -53,6 +53,7 @@ from .features import (
     refusal,
     remove_features,
 )
+from .mjcf_check import check_mjcf
 
 if TYPE_CHECKING:
     import mujoco
@@ -208,6 +209,7 @@ def _read(path: Path, ignore: tuple[str, ...]) -> RobotModel:
         log = mujoco.MjLogConfig.get()
         log.logto_file = False
         log.set()
+    check_mjcf(path)
     try:
         m = mujoco.MjModel.from_xml_path(str(path))
     except ValueError as error:
