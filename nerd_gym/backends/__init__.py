@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from nerd_gym.utils.arguments import key_value
+from nerd_gym.utils.arguments import MOST_ENVS, key_value
 
 if TYPE_CHECKING:
     from nerd_gym.robots.model import RobotModel
@@ -57,7 +57,11 @@ def make_backend(name: str, robot: RobotModel, num_envs: int, device: Any = "cpu
             raise ValueError(f"unknown option {option!r} for backend {name!r}; valid: {', '.join(cls.options)}")
     if num_envs < 1:
         raise ValueError(f"num_envs is {num_envs}; it must be at least 1")
-    return cls(robot, num_envs, device, **options)
+    if num_envs > MOST_ENVS:
+        raise ValueError(f"num_envs is {num_envs}; it must be at most {MOST_ENVS}")
+    from nerd_gym.utils.device import torch_device  # torch is imported when a backend is made
+
+    return cls(robot, num_envs, torch_device(device), **options)
 
 
 def installed_backends() -> tuple[str, ...]:

@@ -51,10 +51,13 @@ class Compare:
         from nerd_gym.compare.comparison import compare
         from nerd_gym.policies.agents import agent_name
         from nerd_gym.registration import env_spec
+        from nerd_gym.utils.files import check_output
 
         options = dict(map(key_value, self.option))
         robot = env_spec(self.env_id).robot(options)
         name = f"{robot.name}-{Path(agent_name(self.policy)).stem.replace(':', '-')}"
+        out = self.out or Path("out/compare") / name
+        check_output(out, folder=True)
         chosen = ("episodes", "seed", "margin", "displaced", "layout", "activation")
         result = compare(
             self.env_id,
@@ -63,7 +66,6 @@ class Compare:
             options=options,
             **{key: getattr(self, key) for key in chosen},
         )
-        out = self.out or Path("out/compare") / name
         print(result, end="\n\n")
         written = result.save(out, self.video, self.gif)
         print(f"written to {out}: {', '.join(path.name for path in written)}")
@@ -86,5 +88,7 @@ class Demo:
 
     def run(self) -> None:
         from nerd_gym.compare.demo import POLICIES, run_demo
+        from nerd_gym.utils.files import check_output
 
+        check_output(self.out, folder=True)
         run_demo(self.out, self.policies or POLICIES, self.episodes, self.seed, self.video)

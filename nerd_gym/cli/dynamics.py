@@ -47,6 +47,7 @@ class Generate:
     def run(self) -> None:
         from nerd_gym.data.dataset import DatasetPlan, generate
         from nerd_gym.data.task_rollouts import STARTS, default_share
+        from nerd_gym.utils.files import check_output
 
         robot = _robot(self.robot, self.ignore)
         options = tuple(map(key_value, self.option))
@@ -64,6 +65,7 @@ class Generate:
             starts=self.starts or STARTS,
         )
         out = self.out or Path("out/data") / f"{robot.name}-{self.backend}.h5"
+        check_output(out)
         counts = generate(plan, out)
         print("  ".join(f"{name} {value:,}" for name, value in counts.items()))
         print(f"written: {out}")
@@ -119,20 +121,19 @@ class Train:
     """Features of an MJCF to leave out on every backend, e.g. self_collision gravcomp."""
 
     def run(self) -> None:
-        from nerd_gym.dynamics.models.checkpoint import DEFAULT_TEACHER, current_kind, packaged_model
+        from nerd_gym.dynamics.models.base import kind_of
+        from nerd_gym.dynamics.models.checkpoint import DEFAULT_TEACHER, current_kind, load_model, packaged_model
         from nerd_gym.dynamics.training.refine import refine
-        from nerd_gym.dynamics.training.train import Settings, default_kind, train
+        from nerd_gym.dynamics.training.train import Settings, check_sizes, default_kind, train
+        from nerd_gym.policies.policy import Policy
+        from nerd_gym.utils.files import check_output
 
         robot = self._which_robot()
         data = self.data or (Path("out/data") / f"{robot.name}-{DEFAULT}.h5",)
         kind = current_kind(self.model) if self.model else default_kind(robot)
-        if self.mjcf and "RANK" not in os.environ:  # several processes would make it at once
-            self._generate(robot, kind, data[0])
-        for path in data:
-            if not path.exists():
-                own = self.mjcf or self.robot
-                raise FileNotFoundError(f"no dataset at {path}; make one with nerd-gym generate {own}")
+        kind_of(kind)  # wrong words are told before the work
         out = self.out or Path("out/models") / f"{robot.name}-{kind}.safetensors"
+        check_output(out)
         network = tuple(map(network_size, self.size))
         chosen = ("steps", "batch", "optimiser", "lr", "polish", "transitions", "force_net", "seed")
         settings = Settings(
@@ -143,6 +144,22 @@ class Train:
             newest=self.newest if self.refine else 0.0,
             **{name: getattr(self, name) for name in chosen},
         )
+        check_sizes(kind, network)
+        if not 0 <= self.newest <= 1:
+            raise ValueError(f"newest is {self.newest}; it must be from 0 to 1")
+        for path in (*self.refine, *([self.start] if self.start else [])):
+            if not path.is_file():
+                raise FileNotFoundError(f"no file at {path}")
+        if self.start:
+            load_model(self.start, robot)
+        for path in self.refine:
+            Policy.load(path)
+        if self.mjcf and "RANK" not in os.environ:  # several processes would make it at once
+            self._generate(robot, kind, data[0])
+        for path in data:
+            if not path.exists():
+                own = self.mjcf or self.robot
+                raise FileNotFoundError(f"no dataset at {path}; make one with nerd-gym generate {own}")
         default = Settings(kind=kind)
         changed = [name for name in chosen if getattr(settings, name) != getattr(default, name)]
         which = f"--mjcf {self.mjcf}" if self.mjcf else self.robot
@@ -187,9 +204,7 @@ class Train:
     def _generate(self, robot, kind: str, data: Path) -> None:
         """Make the dataset if it is not there; one that is must be of the size that is asked for, if one is."""
         from nerd_gym.data.dataset import DatasetPlan, generate
-        from nerd_gym.dynamics.models.base import kind_of
 
-        kind_of(kind)  # a wrong name is told before the work
         if data.exists() and not self.data_transitions:
             return
         transitions = count(self.data_transitions or ("200k" if kind == "structured" else "1M"))

@@ -97,10 +97,12 @@ class Bench:
     def run(self) -> None:
         from nerd_gym.envs.throughput import bench, throughput_table
         from nerd_gym.registration import PACKAGED, env_spec
+        from nerd_gym.utils.files import check_output
         from nerd_gym.utils.timing import save
 
         for env_id in self.env_id:
             env_spec(env_id)
+        check_output(self.out)
         env_ids = self.env_id or tuple(PACKAGED)
         rows = bench(env_ids, self.backends, self.num_envs, self.repeats, self.seconds, self.threads)
         print(throughput_table(rows))

@@ -22,7 +22,9 @@ class Export:
     def run(self) -> None:
         from nerd_gym.policies.onnx import export_onnx
         from nerd_gym.policies.policy import Policy
+        from nerd_gym.utils.files import check_output
 
+        check_output(self.onnx)
         error = export_onnx(Policy.load(self.policy, self.activation), self.onnx)
         print(f"onnxruntime's actions differ from torch's by at most {error:.1e}")
         print(f"written: {self.onnx}")

@@ -10,7 +10,7 @@ from typing import Annotated
 import tyro
 
 from nerd_gym.backends import DEFAULT
-from nerd_gym.utils.arguments import count, key_value
+from nerd_gym.utils.arguments import MOST_THREADS, count, key_value, whole
 
 
 @dataclass
@@ -62,16 +62,17 @@ class Train:
         given = ({"task": self.task} if self.task else {}) | dict(map(key_value, self.option))
         chosen = asdict(spec.config(given))
         changes = self.set
-        changes += (f"run.steps={count(self.steps)}",) if self.steps else ()
-        changes += (f"run.num_envs={self.num_envs}",) if self.num_envs else ()
+        changes += (f"run.steps={count(self.steps)}",) if self.steps is not None else ()
+        changes += (f"run.num_envs={self.num_envs}",) if self.num_envs is not None else ()
         run, config = load_config(self.lib, self.env_id, chosen, self.config, changes)
-        if self.threads:
+        if self.threads is not None:
+            whole("threads", self.threads, MOST_THREADS)
             torch.set_num_threads(self.threads)
             given["threads"] = self.threads
         name = [spec.robot(given).name, *(str(chosen[k]) for k in ("task", "control") if k in chosen)]
         name += [self.backend, self.lib, f"seed{self.seed}"]
         out = self.out or Path("out/rl") / "-".join(name)
-        until = count(self.until) if self.until else None
+        until = count(self.until) if self.until is not None else None
         plan = RunPlan(
             self.env_id, self.lib, self.backend, given, self.seed, run, config, self.device, self._command(), until
         )
@@ -148,7 +149,9 @@ class Eval:
 
     def run(self) -> None:
         from nerd_gym.rl.evaluate import evaluate, returns_table, save_rows
+        from nerd_gym.utils.files import check_output
 
+        check_output(self.out)
         rows = evaluate(self.policy, self.backends, self.episodes, self.seed)
         print(returns_table(rows))
         if self.out:

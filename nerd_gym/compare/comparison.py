@@ -25,6 +25,7 @@ from nerd_gym.registration import env_spec
 from nerd_gym.robots.features import HINGE
 from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.state import MEASURES, FrameInput
+from nerd_gym.utils.arguments import check_counts, check_seed
 from nerd_gym.utils.progress import progress
 
 from .episodes import Episodes, Probe, episode_env, first_episodes, horizon_of
@@ -162,6 +163,8 @@ def compare(
     for name, value, least in (("episodes", episodes, FEWEST), ("resamples", resamples, 100)):
         if value < least:
             raise ValueError(f"{name} is {value}; it must be at least {least}")
+    check_counts(episodes=episodes)
+    check_seed(seed)
     for name, value in (("margin", margin), ("displaced", displaced)):
         if not 0 < value < 1:
             raise ValueError(f"{name} is {value}; it must be between 0 and 1")

@@ -25,6 +25,7 @@ import torch
 from nerd_gym.backends import make_backend
 from nerd_gym.backends.base import Backend
 from nerd_gym.robots.model import RobotModel
+from nerd_gym.utils.arguments import check_seed, whole
 from nerd_gym.utils.files import atomic_write, file_hash
 from nerd_gym.utils.progress import progress
 
@@ -35,6 +36,7 @@ from .task_rollouts import STARTS, WILD, TaskRollouts, all_limited, check_polici
 FORMAT = 1
 FIELDS = ("q", "qd", "force", "ground_point", "ground_normal")
 BLOCK = 256  # trajectories
+MOST_FRAMES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -88,12 +90,17 @@ def generate(plan: DatasetPlan, path: Path) -> dict[str, int]:
     """Make the file, going on where an earlier run stopped. Returns counts of trajectories, transitions, dropped."""
     if plan.transitions < 1 or plan.frames < 1:
         raise ValueError(f"transitions is {plan.transitions} and frames {plan.frames}; both must be at least 1")
+    whole("frames", plan.frames, MOST_FRAMES)
+    check_seed(plan.seed)
     if not 0 <= plan.task_share <= 1:
         raise ValueError(f"the share of the task is {plan.task_share}; it must be from 0 to 1")
     if plan.policies and not plan.task_share:
-        raise ValueError("policies drive robots from the starts of their task, whose share is 0; give it one")
+        names = ", ".join(path.name for path in plan.policies)
+        raise ValueError(
+            f"policies ({names}) drive robots from the starts of their task, whose share is 0; give it one"
+        )
     if plan.starts != STARTS and not plan.task_share:
-        raise ValueError("starts are those of a robot's task, whose share is 0; give it one")
+        raise ValueError(f"starts ({' '.join(plan.starts)}) are of a robot's task, whose share is 0; give it one")
     odd = [start for start in plan.starts if start not in STARTS]
     if odd or not plan.starts:
         raise ValueError(f"unknown start {odd[0] if odd else ''!r}; valid: {', '.join(STARTS)}")
@@ -105,7 +112,6 @@ def generate(plan: DatasetPlan, path: Path) -> dict[str, int]:
             made = _same_plan(reader.open(path), facts)
         return {name: int(made[name]) for name in ("trajectories", "transitions", "dropped")}
     parts = path.with_name(f"{path.name}.parts")
-    parts.mkdir(parents=True, exist_ok=True)
     names = [parts / f"{block:06d}.h5" for block in range(plan.blocks)]
     missing = [block for block, name in enumerate(names) if not name.exists()]
     if len(missing) < len(names):
@@ -114,6 +120,7 @@ def generate(plan: DatasetPlan, path: Path) -> dict[str, int]:
                 _same_plan(reader.open(name), facts)
     if missing:
         backend = make_backend(plan.backend, plan.robot, BLOCK, **dict(plan.options))
+        parts.mkdir(parents=True, exist_ok=True)  # now that the backend could be made
         rollouts = None
         if plan.task_share:
             rollouts = TaskRollouts(

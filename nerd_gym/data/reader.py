@@ -17,10 +17,9 @@ from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.model import RobotModel
 from nerd_gym.utils.files import check_facts
 
-from .dataset import BLOCK, shapes
+from .dataset import BLOCK, MOST_FRAMES, shapes
 from .hdf5 import Hdf5File, array_in, attributes, open_hdf5
 
-MOST_FRAMES = 1_000_000
 NEEDED = {"robot": (str,), "robot_hash": (str,), "backend": (str,), "backend_options": (str,), "preset": (str,)}
 NEEDED |= {"frames": (int,), "blocks": (int,), "seed": (int,)}
 HELD_BACK = 0.05  # of the trajectories

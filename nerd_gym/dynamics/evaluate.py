@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nerd_gym.backends import make_backend
+from nerd_gym.backends import backend_class, make_backend
 from nerd_gym.backends.base import Backend
 from nerd_gym.backends.neural import NeuralBackend
 from nerd_gym.data.excitation import Sampler, ranges_for
@@ -31,7 +31,8 @@ from nerd_gym.registration import task_of
 from nerd_gym.robots.features import HINGE
 from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.state import joint_difference, state_error
-from nerd_gym.utils.files import atomic_write
+from nerd_gym.utils.arguments import check_counts, check_seed
+from nerd_gym.utils.files import atomic_write, check_output
 from nerd_gym.utils.progress import progress
 from nerd_gym.utils.video import VideoWriter
 
@@ -401,6 +402,13 @@ def run_evaluation(
     reference: bool = False,
 ) -> dict[str, Any]:
     """Evaluate, print the table, write evaluation.json, .png and .mp4 into `out`."""
+    check_counts(rollouts=rollouts)
+    check_seed(seed)
+    named = [s.name for s in scenarios(robot)]
+    if only is not None and not any(only in name for name in named):
+        raise ValueError(f"no scenario has {only!r} in its name; there are: {', '.join(named)}")
+    backend_class(teacher)
+    check_output(out, folder=True)
     out.mkdir(parents=True, exist_ok=True)
     filmed = video and any(s.env_id for s in scenarios(robot))
     with VideoWriter(out / "evaluation.mp4", fps=20) if filmed else nullcontext() as writer:

@@ -9,8 +9,9 @@ from typing import Any
 import gymnasium
 import torch
 
-from nerd_gym.backends import backends_for
+from nerd_gym.backends import backend_class, backends_for
 from nerd_gym.registration import PACKAGED, env_spec
+from nerd_gym.utils.arguments import check_counts, check_real
 from nerd_gym.utils.progress import progress
 from nerd_gym.utils.timing import Subject, time_interleaved
 
@@ -43,6 +44,14 @@ def bench(
     threads: int | None = None,
 ) -> list[dict[str, Any]]:
     """Every environment on every backend at every batch size; by default on the backends that its robot has."""
+    for name in backends:
+        backend_class(name)
+    if not sizes:
+        raise ValueError("num_envs names no batch size; valid: one or more counts")
+    for size in sizes:
+        check_counts(num_envs=size)
+    check_counts(repeats=repeats, threads=threads)
+    check_real("seconds", seconds, 0, 86_400)
     chosen = {env_id: backends or backends_for(env_spec(env_id).robot({})) for env_id in env_ids}
     grid = [(i, b, n) for i in env_ids for b in chosen[i] for n in sizes]
     subjects = [env_subject(i, b, n, threads) for i, b, n in progress(grid, unit="env", desc="set up", leave=False)]

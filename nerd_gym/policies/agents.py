@@ -16,7 +16,7 @@ from torch import Tensor
 from nerd_gym.envs.factory import native
 
 from .onnx import OnnxPolicy
-from .policy import Policy
+from .policy import ACTIVATIONS, Policy
 
 FILES = (".safetensors", ".pth", ".onnx")
 VALID = f"zero, random, a policy ({', '.join(FILES)}), module:function or file.py:function"
@@ -44,7 +44,11 @@ class FunctionAgent:
     def act(self, obs: Tensor) -> Tensor:
         """[N, obs_size] -> [N, action_size]."""
         with torch.no_grad():
-            action = torch.as_tensor(self._function(obs), dtype=torch.float32, device=obs.device)
+            try:
+                action = torch.as_tensor(self._function(obs), dtype=torch.float32, device=obs.device)
+            except (TypeError, ValueError) as error:
+                name = agent_name(self._function)
+                raise ValueError(f"agent {name!r} gives no action: {type(error).__name__}: {error}") from error
         if action.shape != (len(obs), self._size):
             name, wanted = agent_name(self._function), (len(obs), self._size)
             raise ValueError(f"{name} gives actions of shape {tuple(action.shape)}; they must have {wanted}")
@@ -84,6 +88,8 @@ def load_agent(
         activation: of an rl-games .pth, which the file does not tell.
         seed: of random actions.
     """
+    if activation is not None and activation not in ACTIVATIONS:
+        raise ValueError(f"unknown activation {activation!r}; valid: {', '.join(ACTIVATIONS)}")
     inner = native(env)
     size, device = inner.task.action_size, inner.device
     agent: Agent
@@ -152,7 +158,10 @@ def _imported(text: str) -> Callable:
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
     else:
-        module = import_module(place)
+        try:
+            module = import_module(place)
+        except ModuleNotFoundError as error:
+            raise ValueError(f"agent {text!r} cannot be imported: {error}") from error
     if not callable(getattr(module, name, None)):
         raise ValueError(f"{place} has no function {name!r}")
     return getattr(module, name)

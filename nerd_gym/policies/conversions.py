@@ -89,7 +89,9 @@ def _recurrent_rl_games(model: Any, size: int, facts: Facts) -> Policy:
 def from_rl_games_file(path: str | Path, activation: str | None, facts: Facts | None = None) -> Policy:
     """A .pth of rl-games (torch_file.py). It tells no activations: the output is taken to have none."""
     if activation is None:
-        raise ValueError(f"an rl-games file does not tell its activation; give one of {', '.join(ACTIVATIONS)}")
+        raise ValueError(
+            f"an rl-games file does not tell its activation ({path}); give one of {', '.join(ACTIVATIONS)}"
+        )
     name, checkpoint = Path(path).name, read_torch_file(path)
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
         raise ValueError(f"{name} is not an rl-games checkpoint: it has no model")

@@ -46,7 +46,11 @@ def trained_for(policy: Path, backend: str | None = None) -> tuple[str, str, dic
     facts = Policy.load(policy).facts
     if "env" not in facts or "backend" not in facts:
         raise ValueError(f"{policy.name} does not tell its environment; use nerd-gym play ID --agent {policy}")
-    env_id, chosen, options = facts["env"], str(backend or facts["backend"]), dict(facts["options"])
+    env_id, chosen, options = (
+        facts["env"],
+        str(facts["backend"] if backend is None else backend),
+        dict(facts["options"]),
+    )
     options.pop("threads", None)  # which changes nothing
     return env_id, chosen, options if chosen == facts["backend"] else of_task(env_id, options)
 

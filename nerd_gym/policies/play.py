@@ -8,7 +8,10 @@ from typing import Any
 import gymnasium
 
 from nerd_gym.envs.factory import native
+from nerd_gym.utils.arguments import check_counts, check_seed
+from nerd_gym.utils.device import torch_device
 from nerd_gym.utils.progress import progress
+from nerd_gym.utils.video import check_film
 from nerd_gym.wrappers import RecordEpisodeStatistics, RecordVideo
 from nerd_gym.wrappers.reference_observation import in_layout
 
@@ -31,12 +34,16 @@ def play(
     options: dict[str, Any] | None = None,
 ) -> dict[str, float]:
     """Run `steps` steps (default: one horizon); returns figures about the finished episodes, or those under way."""
+    check_counts(steps=steps, num_envs=num_envs)
+    check_seed(seed)
+    if video is not None:
+        check_film(video)
     env = gymnasium.make_vec(
         env_id,
         num_envs=num_envs,
         backend=backend,
         array="torch",
-        device=device,
+        device=torch_device(device),
         render_mode="human" if window else None,
         **(options or {}),
     )

@@ -185,6 +185,8 @@ class Policy(nn.Module):
         path = Path(path)
         if not path.is_file():
             raise FileNotFoundError(f"no policy at {path}")
+        if activation is not None and activation not in ACTIVATIONS:
+            raise ValueError(f"unknown activation {activation!r}; valid: {', '.join(ACTIVATIONS)}")
         if path.suffix == ".pth":
             return cls.from_rl_games(path, activation)
         if path.suffix != ".safetensors":

@@ -116,5 +116,7 @@ def _change(config: Config, text: str) -> None:
         place = place[parent]
     if leaf not in place and not new:
         raise ValueError(f"no {path} in the config; valid: {', '.join(place)}; +{path}=... adds it")
+    if isinstance(place.get(leaf), dict):
+        raise ValueError(f"{text!r} would replace all settings under {path}; valid: {', '.join(place[leaf])} below it")
     words = {"true": True, "false": False, "null": None}  # as yaml has them
     place[leaf] = words[value] if value in words else literal(value)

@@ -12,6 +12,7 @@ from nerd_gym.compare.episodes import episode_env, first_episodes
 from nerd_gym.compare.metrics import estimate, quantities
 from nerd_gym.policies.agents import load_agent
 from nerd_gym.policies.facts import of_task, trained_for
+from nerd_gym.utils.arguments import check_counts, check_seed
 from nerd_gym.utils.progress import progress
 from nerd_gym.utils.timing import save
 
@@ -22,6 +23,10 @@ def evaluate(policies: Sequence[Path], backends: Sequence[str] = (), episodes: i
     """Every policy on every backend (by default on that of its training): one row each, with means and intervals."""
     if episodes < 2:
         raise ValueError(f"episodes is {episodes}; it must be at least 2")
+    check_counts(episodes=episodes)
+    if not policies:
+        raise ValueError("no policy was given; valid: one or more files, as `nerd-gym rl train` writes them")
+    check_seed(seed)
     jobs = []
     for path in policies:
         env_id, trained_in, options = trained_for(path)

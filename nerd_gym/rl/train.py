@@ -30,7 +30,9 @@ from tqdm import tqdm
 
 from nerd_gym.policies.facts import environment_facts
 from nerd_gym.policies.policy import Policy
-from nerd_gym.utils.files import atomic_write
+from nerd_gym.utils.arguments import check_seed
+from nerd_gym.utils.device import torch_device
+from nerd_gym.utils.files import atomic_write, check_output
 from nerd_gym.utils.progress import progress
 
 from .configs import Config, Run
@@ -71,6 +73,9 @@ def train(plan: RunPlan, out: Path) -> dict[str, Any]:
     """Run the plan in a folder, or go on with it there; returns the policy's facts."""
     if plan.until is not None and not 0 < plan.until < plan.run.steps:
         raise ValueError(f"until is {plan.until}; it must be from 1 to below the run's {plan.run.steps} steps")
+    check_seed(plan.seed)
+    torch_device(plan.device)
+    check_output(out, folder=True)
     kind = trainer_class(plan.library)
     _check_folder(out, plan)
     finished, checkpoint = out / FINISHED, out / "checkpoint.pt"

@@ -40,10 +40,9 @@ def check_mjcf(path: Path) -> None:
         seen.add(file)
         if len(seen) > MOST_FILES:
             raise ValueError(f"{name} includes more than {MOST_FILES} files")
-        depth = elements = 0
-        for closing, tag, text, empty in TAG.findall(_text(file, name)):
+        depth = 0
+        for elements, (closing, tag, text, empty) in enumerate(TAG.findall(_text(file, name))):
             depth += -1 if closing else 0 if empty else 1
-            elements += 1
             if depth > DEEPEST or elements > MOST_ELEMENTS:
                 raise ValueError(f"{name} has more than {MOST_ELEMENTS} elements, or {DEEPEST} inside one another")
             given = {key: html.unescape(a or b) for key, a, b in ATTRIBUTE.findall(text)}

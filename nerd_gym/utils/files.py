@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,24 @@ def atomic_write(path: Path) -> Iterator[Path]:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def check_output(path: Path | None, folder: bool = False) -> None:
+    """Refuse a path that no file, or folder, can be written to; told before the work that would fill it."""
+    if path is None:
+        return
+    if path.exists() and path.is_dir() != folder:
+        raise ValueError(f"{path} is {'no folder' if folder else 'a folder'}; choose another path to write to")
+    there = path
+    while not there.is_dir():
+        if there.exists() and there != path:
+            raise ValueError(f"cannot write to {path}: {there} is no folder")
+        there = there.parent
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            return
+    except OSError as error:
+        raise ValueError(f"cannot write to {path}: {error.strerror or error} in {there}") from error
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:

@@ -7,9 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from .files import check_output
 from .optional import require
 
 SUFFIXES = (".mp4", ".gif")
+
+
+def check_film(path: str | Path) -> None:
+    """Refuse a path that no film can be written to."""
+    path = Path(path)
+    if path.suffix not in SUFFIXES:
+        raise ValueError(f"cannot write video {path.name!r}; valid endings: {', '.join(SUFFIXES)}")
+    check_output(path)
 
 
 class VideoWriter:
@@ -20,8 +29,7 @@ class VideoWriter:
 
     def __init__(self, path: str | Path, fps: float, quality: int = 7):
         self.path = Path(path)
-        if self.path.suffix not in SUFFIXES:
-            raise ValueError(f"cannot write video {self.path.name!r}; valid endings: {', '.join(SUFFIXES)}")
+        check_film(self.path)
         require("imageio_ffmpeg", extra="video")
         imageio = require("imageio.v2", extra="video")
         self.path.parent.mkdir(parents=True, exist_ok=True)

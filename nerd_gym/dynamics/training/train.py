@@ -12,20 +12,23 @@ from torch import Tensor
 
 from nerd_gym.data.reader import Data, windows
 from nerd_gym.dynamics.models.base import DynamicsModel, kind_of
-from nerd_gym.dynamics.models.checkpoint import current_kind, load_model, save_model
+from nerd_gym.dynamics.models.checkpoint import LARGEST_SIZE, current_kind, load_model, save_model
 from nerd_gym.dynamics.models.network_model import NetworkModel
 from nerd_gym.dynamics.models.trust import TrustFeatures, fit_trust
 from nerd_gym.robots.contacts import ContactFinder
 from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.state import Motion, state_error
+from nerd_gym.utils.arguments import check_counts, check_real, check_seed, whole
+from nerd_gym.utils.device import torch_device
 from nerd_gym.utils.files import file_hash
 
-from .loop import Recipe, TrainingLoop, processes
+from .loop import OPTIMISERS, Recipe, TrainingLoop, processes
 
 ROLLOUTS, ROLLOUT_FRAMES = 128, 50  # held-back trajectories that validation rolls out
 TRUST_FRAMES = 40_000
 NORMALISER_FRAMES = EXPLAINED_FRAMES = 20_000
+FORCE_NETS = ("auto", "on", "off")
 REFINEMENT = {"steps": 3000, "lr": 1e-3}  # of a network that is trained further
 # Facts of what a network learns and takes, which stay if it is trained further.
 KEPT = ("free_fall_prior", "predicted_distance", "pose_updates")
@@ -58,6 +61,19 @@ class Settings:
     def __post_init__(self):
         if not 0 <= self.newest <= 1:
             raise ValueError(f"newest is {self.newest}; it must be from 0 to 1")
+        check_counts(steps=self.steps, batch=self.batch, transitions=self.transitions)
+        check_seed(self.seed)
+        if self.polish is not None:
+            whole("polish", self.polish, least=0)
+        if self.lr is not None:
+            check_real("lr", self.lr, 0, 1e3)
+        if self.optimiser not in (None, *OPTIMISERS):
+            raise ValueError(f"unknown optimiser {self.optimiser!r}; valid: {', '.join(OPTIMISERS)}")
+        if self.force_net not in FORCE_NETS:
+            raise ValueError(f"force_net is {self.force_net!r}; valid: {', '.join(FORCE_NETS)}")
+        for name, value in self.network:
+            whole(name, value, LARGEST_SIZE)
+        torch_device(self.device)
 
     def recipe(self, **defaults: Any) -> Recipe:
         """The recipe of a kind with the user's changes."""
@@ -68,6 +84,14 @@ class Settings:
 def default_kind(robot: RobotModel) -> str:
     """structured for a fixed base, residual for a free one."""
     return "residual" if robot.free_base else "structured"
+
+
+def check_sizes(kind: str, network: tuple[tuple[str, int], ...]) -> None:
+    """Refuse sizes that a kind of model does not have."""
+    valid = getattr(kind_of(kind), "default_network", {})
+    for name, _ in network:
+        if name not in valid:
+            raise ValueError(f"{kind} has no size {name!r}; valid: {', '.join(valid) or 'none'}")
 
 
 def train(
@@ -124,9 +148,7 @@ def train_network(
     robot, cls = data.robot, kind_of(kind)
     if not issubclass(cls, NetworkModel):
         raise ValueError(f"a {kind} model is not trained as one network")
-    unknown = [key for key, _ in settings.network if key not in cls.default_network]
-    if unknown:
-        raise ValueError(f"{kind} has no size {unknown[0]!r}; valid: {', '.join(cls.default_network)}")
+    check_sizes(kind, settings.network)
     tensors: dict[str, Tensor] = {}
     legged = f"{kind}, free base"
     defaults = NETWORK_RECIPES[legged if robot.free_base and legged in NETWORK_RECIPES else kind]
