@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -17,6 +18,11 @@ from nerd_gym.robots.state import Q_LIMIT, QD_LIMIT, FrameInput, rows_within
 
 FLOAT_MAX = torch.finfo(torch.float32).max
 UP = (0.0, 0.0, 1.0)
+
+
+# As torch's own data loaders do: its threads do not come along into a fork, and a child that waits for them hangs.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 
 class Backend(ABC):

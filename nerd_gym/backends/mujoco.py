@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from typing import Any
 
 import mujoco
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from nerd_gym.robots.features import FEATURES
 from nerd_gym.robots.model import RobotModel
-from nerd_gym.utils.threads import at_least_one, cpu_threads
+from nerd_gym.utils.threads import at_least_one, cpu_threads, keep_after_fork
 
 from .base import Backend
 
@@ -54,13 +55,25 @@ class MujocoBackend(Backend):
         if robot.ground is not None:
             # Compiled at its body's frame, the plane would ignore the per-environment pose.
             model.geom_sameframe[robot.ground] = 0
-        self._batch = Batch(model, num_envs, nthread=min(cpu_threads(threads), num_envs))
+        self._model, self._threads = model, min(cpu_threads(threads), num_envs)
+        self._start()
+
+    def _start(self) -> None:
+        """Make the batch with its threads, in this process."""
+        self._process = os.getpid()
+        self._batch = Batch(self._model, self.num_envs, nthread=self._threads)
+        keep_after_fork(self._batch)
         self._qpos, self._qvel, self._force, self._warmstart = (
             torch.from_numpy(self._batch.bind(name)) for name in ("qpos", "qvel", "qfrc_applied", "qacc_warmstart")
         )
-        self._joint_force = self._force[:, robot.joint_qd]
+        self._joint_force = self._force[:, self.robot.joint_qd]
 
     def _advance(self, joint_force: Tensor) -> None:
+        if self._process != os.getpid():  # a fork, into which threads do not come along
+            rows = self._batch.state.copy()
+            self._start()
+            self._batch.state[:] = rows
+            self._ground_written(torch.ones(self.num_envs, dtype=torch.bool))
         self._joint_force.copy_(joint_force)
         self._batch.step(nstep=self.substeps)
         self.q.copy_(self._qpos)

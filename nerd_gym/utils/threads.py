@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+from typing import Any
+from weakref import WeakSet
+
+_WITH_THREADS: WeakSet[Any] = WeakSet()
+
+
+def keep_after_fork(thing: Any) -> None:
+    """Never destroy `thing` in a forked child: it would wait for threads that did not come along."""
+    _WITH_THREADS.add(thing)
+
+
+def _keep_all() -> None:
+    for thing in list(_WITH_THREADS):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_keep_all)
 
 
 def at_least_one(what: str, value: int | None, default: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -78,6 +79,10 @@ class Slices:
         inner = np.linspace(0, rows, shards + 1)[1:-1].astype(int) // WIDEST * WIDEST
         self._edges = [0, *inner.tolist(), rows]
         self._helpers = min(threads, shards) - 1
+        self._start()
+
+    def _start(self) -> None:
+        self._process = os.getpid()
         self._pool = ThreadPoolExecutor(self._helpers, "nerd-gym-warp") if self._helpers else None
 
     def record(self, kernel: wp.Kernel, inputs: list, width: int = 1) -> list[wp.Launch]:
@@ -98,6 +103,8 @@ class Slices:
         if self._device.type == "cuda":
             launches[0].launch(stream=wp.stream_from_torch(torch.cuda.current_stream(self._device)))
             return
+        if self._process != os.getpid():  # a fork, into which threads do not come along
+            self._start()
         queue = iter(launches)
 
         def work() -> None:
@@ -111,7 +118,7 @@ class Slices:
 
     def close(self) -> None:
         """Give back the threads."""
-        if self._pool:
+        if self._pool and self._process == os.getpid():
             self._pool.shutdown()
 
 
