@@ -46,11 +46,12 @@ def main() -> int:
     total = sum(parts(args.files, KINDS[name].share) for name in args.kinds)
     done = sum(told["kinds"].get(name, {}).get("parts", 0) for name in args.kinds)
     with progress(total=total * PART, initial=done * PART, unit="file", desc="fuzz") as bar:
-        for name in args.kinds:
-            kind, row = KINDS[name], told["kinds"].setdefault(name, {"parts": 0, "outcomes": {}, "bad": []})
-            seeds = kind.seeds()
-            while row["parts"] < parts(args.files, kind.share):
-                files = mutated(seeds, kind.structured, PART, args.seed * 1_000_000 + row["parts"])
+        rows = {name: told["kinds"].setdefault(name, {"parts": 0, "outcomes": {}, "bad": []}) for name in args.kinds}
+        seeds = {name: KINDS[name].seeds() for name in args.kinds}
+        while names := [name for name in args.kinds if rows[name]["parts"] < parts(args.files, KINDS[name].share)]:
+            for name in names:  # in turn, so that a run that is stopped has seen all of them
+                kind, row = KINDS[name], rows[name]
+                files = mutated(seeds[name], kind.structured, PART, args.seed * 1_000_000 + row["parts"])
                 report = fuzz(kind.open, files, kind.suffix)
                 row["outcomes"] = dict(Counter(row["outcomes"]) + report.outcomes)
                 row["bad"] += report.bad
