@@ -38,11 +38,17 @@ class Report:
             self.bad.append(f"{outcome}: {about}: {told}")
 
 
-def fuzz(open_file: Callable[[Path], None], files: Iterable[tuple[str, bytes]], suffix: str) -> Report:
+def fuzz(
+    open_file: Callable[[Path], None],
+    files: Iterable[tuple[str, bytes]],
+    suffix: str,
+    memory: int = MEMORY,
+    cpu_seconds: int | None = None,
+) -> Report:
     """Open every file (a word on how it was made, content) in its own process.
 
     `open_file` returns if the file is fine as far as it can tell, having used what it holds, and raises ValueError,
-    naming the file, if it is not.
+    naming the file, if it is not. A child may take so many bytes beyond what the parent has, and so much CPU time.
     """
     report = Report()
     gc.collect()
@@ -53,13 +59,13 @@ def fuzz(open_file: Callable[[Path], None], files: Iterable[tuple[str, bytes]], 
             for about, content in files:
                 path.write_bytes(content)
                 told.write_text("")
-                report.add(_outcome(_fork(open_file, path, told)), about, told.read_text()[-2000:])
+                report.add(_outcome(_fork(open_file, path, told, memory, cpu_seconds)), about, told.read_text()[-2000:])
     finally:
         gc.unfreeze()
     return report
 
 
-def _fork(open_file: Callable[[Path], None], path: Path, told: Path) -> int:
+def _fork(open_file: Callable[[Path], None], path: Path, told: Path, memory: int, cpu_seconds: int | None) -> int:
     """Wait status of a child that opens the file."""
     child = os.fork()
     if child:
@@ -71,8 +77,10 @@ def _fork(open_file: Callable[[Path], None], path: Path, told: Path) -> int:
         for stream in (0, 1, 2):
             os.dup2(null, stream)
         size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
+        resource.setrlimit(resource.RLIMIT_AS, (size + memory, size + memory))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if cpu_seconds is not None:  # the child's own: a fork begins with none
+            resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
         open_file(path)
         code = ACCEPTED
     except ValueError as error:
