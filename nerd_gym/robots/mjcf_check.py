@@ -26,35 +26,61 @@ SIZES = {
 }
 COUNTS = ("nconmax", "njmax", "nkey", "nuserdata", "nuser_body", "nuser_jnt", "nuser_geom", "nuser_site", "nuser_cam")
 COUNTS += ("nuser_tendon", "nuser_actuator", "nuser_sensor", "nstack")
+FOLDERS = ("assetdir", "meshdir", "texturedir")
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50, "E": 2**60}
 LARGEST_MEMORY = 2**29
 
 
 def check_mjcf(path: Path) -> None:
-    """Raise a ValueError that says what is too much in an MJCF and the files that it includes."""
-    name, copies, waiting, seen = path.name, 1.0, [path], set()
-    while waiting:
-        file = waiting.pop()
-        if file in seen:
-            continue
-        seen.add(file)
-        if len(seen) > MOST_FILES:
-            raise ValueError(f"{name} includes more than {MOST_FILES} files")
+    """Raise a ValueError that says what is too much in an MJCF and the files that it includes or attaches."""
+    _Search(path.name).look_into(path.resolve())
+
+
+class _Search:
+    """Goes through a file and those that it names, each once."""
+
+    def __init__(self, name: str):
+        self._name, self._copies = name, 1.0
+        self._open: set[Path] = set()  # on the way to the file that is looked into
+        self._done: set[Path] = set()
+
+    def look_into(self, file: Path) -> None:
+        """Check one file and what it names."""
+        if file in self._open:  # which MuJoCo follows until the stack ends
+            raise ValueError(f"{self._name} names {file.name} inside {file.name} itself")
+        if file in self._done:
+            return
+        if len(self._done | self._open) >= MOST_FILES:
+            raise ValueError(f"{self._name} includes more than {MOST_FILES} files")
+        self._open.add(file)
+        tags = TAG.findall(_text(file, self._name))
+        folders = [file.parent]
+        for _, tag, text, _ in tags:
+            if tag == "compiler":
+                folders += [file.parent / value for key, value in _given(text).items() if key in FOLDERS]
         depth = 0
-        for elements, (closing, tag, text, empty) in enumerate(TAG.findall(_text(file, name))):
+        for elements, (closing, tag, text, empty) in enumerate(tags):
             depth += -1 if closing else 0 if empty else 1
             if depth > DEEPEST or elements > MOST_ELEMENTS:
-                raise ValueError(f"{name} has more than {MOST_ELEMENTS} elements, or {DEEPEST} inside one another")
-            given = {key: html.unescape(a or b) for key, a, b in ATTRIBUTE.findall(text)}
-            _check_sizes(name, tag, given)
-            copies *= max(1.0, _product(given.get("count", ""))) if tag == "replicate" else 1.0
-            if copies > MOST_COPIES:
-                raise ValueError(f"{name} replicates {copies:.3g} times; at most {MOST_COPIES} are made")
-            for key in (key for key in given if key.startswith("file")):
-                other = file.parent / given[key].replace("\0", "")
-                _check_file(name, tag, other)
-                if tag == "include" and other.is_file():
-                    waiting.append(other.resolve())
+                raise ValueError(f"{self._name} has more than {MOST_ELEMENTS} elements, or {DEEPEST} in one another")
+            self._check(tag, _given(text), folders)
+        self._open.remove(file)
+        self._done.add(file)
+
+    def _check(self, tag: str, given: dict[str, str], folders: list[Path]) -> None:
+        _check_sizes(self._name, tag, given)
+        self._copies *= max(1.0, _product(given.get("count", ""))) if tag == "replicate" else 1.0
+        if self._copies > MOST_COPIES:
+            raise ValueError(f"{self._name} replicates {self._copies:.3g} times; at most {MOST_COPIES} are made")
+        for other in (folder / value for key, value in given.items() if key.startswith("file") for folder in folders):
+            _check_file(self._name, tag, other)
+            if tag in ("include", "model") and other.is_file():
+                self.look_into(other.resolve())
+
+
+def _given(text: str) -> dict[str, str]:
+    """Attributes of an element."""
+    return {key: html.unescape(a or b).replace("\0", "") for key, a, b in ATTRIBUTE.findall(text)}
 
 
 def _text(path: Path, name: str) -> str:

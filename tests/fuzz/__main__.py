@@ -49,16 +49,17 @@ def main() -> int:
         rows = {name: told["kinds"].setdefault(name, {"parts": 0, "outcomes": {}, "bad": []}) for name in args.kinds}
         seeds = {name: KINDS[name].seeds() for name in args.kinds}
         while names := [name for name in args.kinds if rows[name]["parts"] < parts(args.files, KINDS[name].share)]:
-            for name in names:  # in turn, so that a run that is stopped has seen all of them
-                kind, row = KINDS[name], rows[name]
-                files = mutated(seeds[name], kind.structured, PART, args.seed * 1_000_000 + row["parts"])
-                report = fuzz(kind.open, files, kind.suffix)
-                row["outcomes"] = dict(Counter(row["outcomes"]) + report.outcomes)
-                row["bad"] += report.bad
-                row["parts"] += 1
-                with atomic_write(args.out) as part:
-                    part.write_text(json.dumps(told, indent=1) + "\n")
-                bar.update(PART)
+            # The one that is furthest behind, so that a run that is stopped has seen all of them.
+            name = min(names, key=lambda name: rows[name]["parts"] / parts(args.files, KINDS[name].share))
+            kind, row = KINDS[name], rows[name]
+            files = mutated(seeds[name], kind.structured, PART, args.seed * 1_000_000 + row["parts"])
+            report = fuzz(kind.open, files, kind.suffix)
+            row["outcomes"] = dict(Counter(row["outcomes"]) + report.outcomes)
+            row["bad"] += report.bad
+            row["parts"] += 1
+            with atomic_write(args.out) as part:
+                part.write_text(json.dumps(told, indent=1) + "\n")
+            bar.update(PART)
     for name in args.kinds:
         row = told["kinds"][name]
         print(f"{name:12s}{PART * row['parts']:8,d} files: {row['outcomes']}")

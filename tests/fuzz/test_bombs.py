@@ -35,7 +35,9 @@ def tensor_of_one_number() -> bytes:
 
 def compressed_storage() -> bytes:
     """400 MB of zeros in half a megabyte."""
-    storage = b"(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\x000X\x03\0\0\0cpuJ" + struct.pack("<i", 10**8) + b"tQ"
+    storage = (
+        b"(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\x000X\x03\0\0\0cpuJ" + struct.pack("<i", 10**8) + b"tQ"
+    )
     rest = b"".join(pickle.dumps(x, 2)[2:-1] for x in (0, (10**8,), (1,), False, {}))
     program = b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n(" + storage + rest + b"tR."
     return archive(program, {"0": bytes(4 * 10**8)}, zipfile.ZIP_DEFLATED)

@@ -31,15 +31,21 @@ def test_no_gadget_runs_anything_whatever_its_name():
     assert told["canary"][0] == told["canary"][1]
 
 
+# The C library compares eight bytes at once when it loads a module, some of them beyond the end of a path.
+LOADER = "{\n  loader\n  Memcheck:Addr8\n  fun:strncmp\n  fun:is_dst\n  ...\n}\n"
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
-def test_no_gadget_touches_memory_that_is_not_ours():
-    """Of what valgrind reports while gadgets are read, nothing may be new beside reading a single one."""
-    check = ("valgrind", "--quiet", "--undef-value-errors=no", "--log-file=/dev/stderr")
-
-    def errors(*options: str) -> int:
-        done = watched(*options, before=check, PYTHONMALLOC="malloc")
-        assert done.returncode == 0, done.stderr[-2000:]
-        return done.stderr.count("Invalid read") + done.stderr.count("Invalid write")
-
-    assert errors("--every", "40") <= errors("--every", "1000000")
+def test_no_gadget_touches_memory_that_is_not_ours(tmp_path):
+    (tmp_path / "loader.supp").write_text(LOADER)
+    check = (
+        "valgrind",
+        "--quiet",
+        "--undef-value-errors=no",
+        "--error-exitcode=9",
+        f"--suppressions={tmp_path}/loader.supp",
+    )
+    done = watched("--every", "10", before=check, PYTHONMALLOC="malloc")
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert json.loads(done.stdout)["gadgets"] > 2000
