@@ -65,7 +65,10 @@ class NeuralBackend(Backend):
         self.substeps = self.model.substeps
         self.history = self.model.new_history(num_envs)
         self.rows_exact = self.model.rows_exact
-        self.trust = Trust(robot, tensors, self.device)
+        try:
+            self.trust = Trust(robot, tensors, self.device)
+        except (KeyError, RuntimeError, IndexError, TypeError, ValueError) as error:  # as above, of the trust's own
+            raise ValueError(f"{path.name} has no whole trust of {robot.name}: {error}") from error
         self.q_limit, self.qd_limit = self.trust.healthy_range()
         self.min_trust = min_trust
         self._contacts_before: Contacts | None = None  # of the last step

@@ -105,8 +105,7 @@ def open_model(
 ) -> tuple[DynamicsModel, dict[str, Tensor]]:
     """A model from its file, ready to predict, and all tensors of the file."""
     tensors, facts = load_model(path, robot)
-    cls = kind_of(facts["kind"])
     try:
-        return cls(robot, tensors, facts, device, threads), tensors
-    except (KeyError, RuntimeError, IndexError, TypeError) as error:  # of tensors that are missing or do not fit
+        return kind_of(facts["kind"])(robot, tensors, facts, device, threads), tensors
+    except (KeyError, RuntimeError, IndexError, TypeError, ValueError) as error:  # tensors are missing or do not fit
         raise ValueError(f"{Path(path).name} is not a whole {facts['kind']} model of {robot.name}: {error}") from error

@@ -22,6 +22,7 @@ MEANING = (
     "usual change over a frame or less, one half at a tenth, 0 at the whole change and outside the training data."
 )
 WIDTH = 32
+LARGEST, SMALLEST = 1e6, 1e-9  # of weights and of what they are divided by
 BEYOND = 0.5  # of the box, where trust ends
 HEALTHY = 5.0  # times the box, where a row is given up
 DECADES = 2.0  # from the error, 1, that is not trusted at all to the one that is trusted wholly
@@ -49,6 +50,11 @@ class Trust:
         self._robot, self.known, self._device = robot, bool(own), device
         if not own:
             return
+        for name, value in own.items():  # larger ones overflow, and then trust is no number
+            if not name.endswith("_range") and value.numel() and float(value.abs().max()) > LARGEST:
+                raise ValueError(f"trust.{name} has numbers beyond {LARGEST:g}")
+        if float(own["std"].min()) < SMALLEST:
+            raise ValueError(f"trust.std has numbers below {SMALLEST:g}")
         ranges = [own.pop(f"{name}_range") for name in ("q", "qd", "force")]
         self._q_range, self._qd_range, _ = ranges
         self._ranges = torch.cat(ranges)
