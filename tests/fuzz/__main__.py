@@ -19,7 +19,7 @@ from nerd_gym.utils.files import atomic_write
 from nerd_gym.utils.progress import progress
 
 from .harness import MEMORY, SECONDS, fuzz
-from .kinds import KINDS
+from .kinds import KINDS, warm_up
 from .mutations import mutated
 
 PART = 250  # files with one seed; a stopped run loses the part that it was in
@@ -47,7 +47,7 @@ def main() -> int:
     done = sum(told["kinds"].get(name, {}).get("parts", 0) for name in args.kinds)
     with progress(total=total * PART, initial=done * PART, unit="file", desc="fuzz") as bar:
         rows = {name: told["kinds"].setdefault(name, {"parts": 0, "outcomes": {}, "bad": []}) for name in args.kinds}
-        seeds = {name: KINDS[name].seeds() for name in args.kinds}
+        seeds = {name: warm_up(KINDS[name]) for name in args.kinds}
         while names := [name for name in args.kinds if rows[name]["parts"] < parts(args.files, KINDS[name].share)]:
             # The one that is furthest behind, so that a run that is stopped has seen all of them.
             name = min(names, key=lambda name: rows[name]["parts"] / parts(args.files, KINDS[name].share))

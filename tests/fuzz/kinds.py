@@ -45,6 +45,17 @@ class Kind:
     structured: list[Mutation]
 
 
+def warm_up(kind: Kind) -> list[bytes]:
+    """The seeds, each opened once here, so that no child spends its time on imports and kernels."""
+    seeds = kind.seeds()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"seed{kind.suffix}"
+        for content in seeds:
+            path.write_bytes(content)
+            kind.open(path)
+    return seeds
+
+
 def _policy_seeds() -> list[bytes]:
     shipped = (ROOT / "policies" / "cartpole" / "swingup-warp-seed0.safetensors").read_bytes()
     return [shipped, *(_written(recurrent_policy(kind).save) for kind in (torch.nn.LSTM, torch.nn.GRU))]

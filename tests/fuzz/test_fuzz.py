@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.fuzz.harness import fuzz
-from tests.fuzz.kinds import KINDS
+from tests.fuzz.kinds import KINDS, warm_up
 from tests.fuzz.mutations import mutated
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of a process are set as Linux has them")
@@ -18,7 +18,7 @@ def check(name: str, count: int, seed: int) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # threads of the parent do not come along into a fork
     try:
-        report = fuzz(kind.open, mutated(kind.seeds(), kind.structured, count, seed), kind.suffix)
+        report = fuzz(kind.open, mutated(warm_up(kind), kind.structured, count, seed), kind.suffix)
     finally:
         torch.set_num_threads(threads)
     print(name, dict(report.outcomes))
