@@ -64,13 +64,24 @@ class OnnxPolicy:
     """
 
     def __init__(self, data: bytes, name: str = "this ONNX"):
+        try:
+            self._start(data, name)
+        except UnicodeError as error:  # of a name in the file, whenever it is first asked for
+            raise ValueError(f"{name} is not an ONNX policy, or is damaged: {error}") from error
+
+    def _start(self, data: bytes, name: str) -> None:
         runtime = require("onnxruntime", extra="export")
         check_onnx(data, name)
         try:
             self._session = runtime.InferenceSession(data, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime's have no common class
             raise ValueError(f"{name} is not an ONNX policy, or is damaged: {error}") from error
-        (obs, *state), outputs = self._session.get_inputs(), self._session.get_outputs()
+        inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
+        if not inputs or not outputs:
+            raise ValueError(
+                f"{name} has {len(inputs)} inputs and {len(outputs)} outputs; a policy has one each at least"
+            )
+        obs, *state = inputs
         shapes = [list(node.shape) for node in (obs, outputs[0])]
         if any(len(shape) != 2 or isinstance(shape[0], int) or not isinstance(shape[1], int) for shape in shapes):
             raise ValueError(f"{name} maps {shapes[0]} to {shapes[1]}; valid: [batch, size], the batch of any size")
