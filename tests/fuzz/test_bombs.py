@@ -61,7 +61,7 @@ def unwritten() -> bytes:
     """1.2 TB of which the file holds nothing."""
 
     def write(file: h5py.File) -> None:
-        file.create_dataset("q", (100_000_000_000, 6, 2), "f4", chunks=(1024, 6, 2))
+        file.create_dataset("q", (25_000_000_000, 6, 2), "f4", chunks=(1024, 6, 2))
 
     return dataset(write)
 
