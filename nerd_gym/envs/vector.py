@@ -16,6 +16,7 @@ from torch import Tensor
 from nerd_gym.backends import make_backend
 from nerd_gym.registration import env_spec
 from nerd_gym.robots.state import rows_within
+from nerd_gym.utils.device import torch_device
 
 from .options import chosen_backend, split_options
 from .random import Starts, draw_starts
@@ -87,7 +88,7 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         self.render_mode = render_mode
         self.num_envs = int(num_envs)
         self.horizon = max_episode_steps
-        self.device = torch.device(device)
+        self.device = torch_device(device)
 
         robot = task_class.robot_of(config)
         self.task = task_class(robot, config, self.device)

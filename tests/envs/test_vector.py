@@ -261,3 +261,9 @@ def test_a_start_that_is_no_state_is_refused_and_changes_nothing(bad):
     assert torch.equal(before["backend"]["q"], after["backend"]["q"])
     mask = torch.tensor([True, True, False])  # the bad row stays where it is
     env.reset(options={"state": (q, qd), "reset_mask": mask})
+
+
+@pytest.mark.parametrize("device", ["foo", "cuda:77", "meta"])
+def test_a_device_that_is_not_there_is_named_with_those_that_are(device):
+    with pytest.raises(ValueError, match=rf"'{device}'.*this machine has: cpu"):
+        make_vec("NeRD/Cartpole-v0", 2, device=device)

@@ -81,11 +81,29 @@ def _cartpole() -> RobotModel:
     return RobotModel.named("cartpole")
 
 
+def _network_seeds() -> list[bytes]:
+    """A `residual` and an `mlp`."""
+    return [(PRETRAINED / f"ant-{teacher}.safetensors").read_bytes() for teacher in ("warp", "mujoco")]
+
+
+@cache
+def _ant() -> RobotModel:
+    return RobotModel.named("ant")
+
+
 def _open_model(path: Path) -> None:
+    _step_model(path, _cartpole())
+
+
+def _open_network(path: Path) -> None:
+    _step_model(path, _ant())
+
+
+def _step_model(path: Path, robot: RobotModel) -> None:
     """A state that is no number must be held and reported, as of any backend."""
-    backend = make_backend("neural", _cartpole(), 2, model=path, threads=1)
+    backend = make_backend("neural", robot, 2, model=path, threads=1)
     for _ in range(3):
-        backend.step(torch.zeros(2, 2))
+        backend.step(torch.zeros(2, robot.nj))
         _finite(torch.cat([backend.q, backend.qd], 1))
         _finite(backend.info()["model_trust"])
 
@@ -176,6 +194,7 @@ def _written(write: Callable[[Path], Any]) -> bytes:
 KINDS = {
     "policy": Kind(0.19, ".safetensors", _policy_seeds, _open_policy, SAFETENSORS),
     "model": Kind(0.02, ".safetensors", _model_seeds, _open_model, SAFETENSORS),
+    "network": Kind(0.01, ".safetensors", _network_seeds, _open_network, SAFETENSORS),
     "checkpoint": Kind(0.2, ".pth", _checkpoint_seeds, _open_policy, CHECKPOINTS + PICKLES),
     "onnx": Kind(0.19, ".onnx", _onnx_seeds, _open_onnx, ONNX),
     "yaml": Kind(0.18, ".yaml", _yaml_seeds, _open_yaml, TEXT + YAML),
