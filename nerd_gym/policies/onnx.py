@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nerd_gym.utils.files import atomic_write
+from nerd_gym.utils.files import atomic_write, plain_json
 from nerd_gym.utils.optional import require
 
 from .onnx_check import check_onnx
@@ -89,7 +89,7 @@ class OnnxPolicy:
         if missing:
             raise ValueError(f"{name} has inputs {', '.join(missing)} without outputs of their name and _out")
         self.obs_size, self.action_size = (shape[1] for shape in shapes)
-        self.facts = {key: _fact(text) for key, text in self._session.get_modelmeta().custom_metadata_map.items()}
+        self.facts = {key: _fact(text, name) for key, text in self._session.get_modelmeta().custom_metadata_map.items()}
         if not 0 < self.obs_size <= MOST_INPUTS:
             raise ValueError(f"{name} takes observations of {self.obs_size} numbers; valid: 1 to {MOST_INPUTS}")
         for node in state:
@@ -145,12 +145,14 @@ class OnnxPolicy:
             self._state[name] = np.where(rows.cpu().numpy()[:, None], np.float32(0), state)
 
 
-def _fact(text: str) -> Any:
+def _fact(text: str, name: str) -> Any:
     """As :func:`onnx_model` wrote it: text as it is, anything else as json."""
     try:
-        return json.loads(text)
+        return plain_json(text)
     except json.JSONDecodeError:
         return text
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{name} has facts that cannot be read: {error}") from error
 
 
 def onnx_model(policy: Policy) -> Any:

@@ -71,12 +71,17 @@ def parse_facts(text: str, name: str) -> dict[str, Any]:
     """Facts of a file that errors call `name`: a json object, in which no number is none or infinite."""
 
     try:
-        facts = json.loads(text, parse_constant=lambda _: None, parse_float=lambda number: finite(float(number)))
+        facts = plain_json(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{name} has facts that are not json: {error}") from error
     if not isinstance(facts, dict):
         raise ValueError(f"{name} has facts that are a {type(facts).__name__}; they must be a json object")
     return facts
+
+
+def plain_json(text: str) -> Any:
+    """A json value in which no number is none or infinite; RecursionError if it is nested too deeply."""
+    return json.loads(text, parse_constant=lambda _: None, parse_float=lambda number: finite(float(number)))
 
 
 def finite(value: Any) -> Any:

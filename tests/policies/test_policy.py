@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from nerd_gym.policies.onnx import OnnxPolicy, onnx_model
 from nerd_gym.policies.policy import ACTIVATIONS, Policy
 from nerd_gym.policies.torch_file import UnsafePolicy, read_torch_file
 from tests.support.policies import recurrent_policy, small_policy
@@ -103,3 +104,13 @@ def test_published_file_needs_its_activation_told():
         hidden = torch.tanh(hidden @ w.T + b)
     expected = hidden @ checkpoint["a2c_network.mu.weight"].T + checkpoint["a2c_network.mu.bias"]
     torch.testing.assert_close(policy.act(obs), expected.clamp(-1, 1))
+
+
+@pytest.mark.parametrize("fact", ["[" * 5000 + "]" * 5000, "9" * 5000], ids=["deep", "long"])
+def test_facts_of_an_onnx_that_cannot_be_read_are_refused_by_name(tmp_path, fact):
+    model = onnx_model(small_policy())
+    model.metadata_props.add(key="odd", value=fact)
+    path = tmp_path / "odd.onnx"
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(ValueError, match=r"odd\.onnx has facts"):
+        OnnxPolicy.load(path)
