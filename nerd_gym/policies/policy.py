@@ -34,7 +34,8 @@ class Memory(nn.Module):
     def __init__(self, tensors: dict[str, Tensor]):
         super().__init__()
         depth = sum(name.startswith("rnn.weight_hh_l") for name in tensors)
-        if not depth or "rnn.weight_ih_l0" not in tensors:
+        first = [tensors.get(f"rnn.weight_{part}_l0") for part in ("hh", "ih")]
+        if any(weight is None or weight.ndim != 2 or not weight.numel() for weight in first):
             raise ValueError(f"no recurrent layer in {', '.join(tensors) or 'nothing'}")
         (rows, self.units), inputs = tensors["rnn.weight_hh_l0"].shape, tensors["rnn.weight_ih_l0"].shape[1]
         kind = {4: nn.LSTM, 3: nn.GRU}.get(rows // self.units)
@@ -87,6 +88,8 @@ class Policy(nn.Module):
             raise ValueError(f"unknown activation {activation!r}; valid: {', '.join(ACTIVATIONS)}")
         if mean.dim() != 1 or std.dim() != 1 or not 0 < len(mean) <= MOST_INPUTS:
             raise ValueError(f"mean has shape {tuple(mean.shape)} and std {tuple(std.shape)}; both must be [obs_size]")
+        if clip is not None and not 0 < clip <= LARGEST_BOUND:
+            raise ValueError(f"clip is {clip}; it must be above 0 and at most {LARGEST_BOUND:g}, or None")
         self.memory = Memory(memory) if memory else None
         shapes = [tuple(weight.shape) for weight, _ in layers]
         inputs = {len(mean)} if self.memory is None else {self.memory.units, self.memory.units + len(mean)}
@@ -204,7 +207,7 @@ class Policy(nn.Module):
             layers, memory = numbered_layers(tensors, "network."), strip_prefix(tensors, "memory.")
             policy = cls(tensors["mean"], tensors["std"], layers, own, clip, facts, memory)
             policy.check_bounded()
-        except (ValueError, RuntimeError, TypeError, IndexError) as error:
+        except (ValueError, RuntimeError, TypeError, LookupError, ArithmeticError) as error:
             raise ValueError(f"{path.name} is not a whole policy: {error}") from error
         return policy
 

@@ -114,3 +114,18 @@ def test_facts_of_an_onnx_that_cannot_be_read_are_refused_by_name(tmp_path, fact
     path.write_bytes(model.SerializeToString())
     with pytest.raises(ValueError, match=r"odd\.onnx has facts"):
         OnnxPolicy.load(path)
+
+
+@pytest.mark.parametrize("clip", [0.0, -1.0, 1e308, float("nan")])
+def test_a_clip_that_bounds_nothing_is_refused(clip):
+    weight, bias = torch.zeros(1, 2), torch.zeros(1)
+    with pytest.raises(ValueError, match="clip is"):
+        Policy(torch.zeros(2), torch.ones(2), [(weight, bias)], "relu", clip)
+
+
+def test_a_memory_without_its_first_layer_is_refused_by_name(tmp_path):
+    path = tmp_path / "forgetful.safetensors"
+    recurrent_policy(nn.GRU).save(path)
+    path.write_bytes(path.read_bytes().replace(b"rnn.weight_hh_l0", b"rnn.weight_hh_l9"))
+    with pytest.raises(ValueError, match=r"forgetful\.safetensors"):
+        Policy.load(path)
