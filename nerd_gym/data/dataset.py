@@ -100,7 +100,8 @@ def generate(plan: DatasetPlan, path: Path) -> dict[str, int]:
             f"policies ({names}) drive robots from the starts of their task, whose share is 0; give it one"
         )
     if plan.starts != STARTS and not plan.task_share:
-        raise ValueError(f"starts ({' '.join(plan.starts)}) are of a robot's task, whose share is 0; give it one")
+        given = " ".join(plan.starts)
+        raise ValueError(f"starts are those of a robot's task, whose share is 0; give it one to have {given!r}")
     odd = [start for start in plan.starts if start not in STARTS]
     if odd or not plan.starts:
         raise ValueError(f"unknown start {odd[0] if odd else ''!r}; valid: {', '.join(STARTS)}")
