@@ -1,4 +1,4 @@
-"""The few-poses computation of a frame as a prior: inertias and contact gains come from data."""
+"""The few-poses computation of a frame as a prior: inertias and the contact law come from data."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from nerd_gym.physics.warp.frozen_pose import frozen_pose_kernel, make_dof_paths, shape_of
+from nerd_gym.physics.warp.constraint_params import (
+    ConstraintLaw,
+    make_constraint_params,
+    no_constraint_params,
+    set_constraint_law,
+)
+from nerd_gym.physics.warp.dof_paths import make_dof_paths, shape_of
+from nerd_gym.physics.warp.frozen_pose import frozen_pose_kernel
 from nerd_gym.physics.warp.launch import WIDEST, Slices
 from nerd_gym.physics.warp.tree import make_params, make_tree
 from nerd_gym.robots.model import RobotModel
@@ -16,13 +23,16 @@ from nerd_gym.utils.warp import init_warp
 from .inertias import Inertias
 
 POSE_UPDATES = 2  # per frame; the substeps between two updates are taken at a frozen pose
+PENALTY, CONSTRAINT = "penalty", "constraint"
+LAW_SIZES = {PENALTY: 4, CONSTRAINT: len(ConstraintLaw._fields)}  # numbers that a contact law has
 
 
 class FrozenPosePrior:
-    """The prior of a robot: parameters [P] as identification gives them, gains [4] of its contacts (ke, kd, kf, mu).
+    """The prior of a robot: parameters [P] as identification gives them, and the gains of its contact law.
 
-    ``pose_updates`` is how often the pose is updated in a frame, ``width`` the number of robots that a thread computes
-    (default: the device's).
+    Four gains are those of the penalty law (ke, kd, kf, mu), seven those of MuJoCo's constraints
+    (:class:`ConstraintLaw`), which are the joint limits' law too. ``pose_updates`` is how often the pose is updated in a
+    frame, ``width`` the number of robots that a thread computes (default: the device's).
     """
 
     def __init__(
@@ -37,18 +47,25 @@ class FrozenPosePrior:
     ):
         init_warp()
         self.robot, self.device, self.threads = robot, torch.device(device), threads
+        self.contact_law = next(name for name, size in LAW_SIZES.items() if size == len(gains))
+        constraint = self.contact_law == CONSTRAINT
         on = wp.device_from_torch(self.device)
-        tree = make_tree(Inertias(robot, parameters.double().cpu()).links(), robot, on)
+        links = Inertias(robot, parameters.double().cpu()).links()
+        tree = make_tree(links, robot, on)
         shape = shape_of(tree)
         self._physics = make_params(robot, robot.substeps)
+        self._constraints = make_constraint_params(robot, links, on) if constraint else no_constraint_params(on)
         self._width = width or (WIDEST if self.device.type == "cpu" else 1)
-        self._kernel = frozen_pose_kernel(shape, self._width)
-        self._constants = [tree, self._physics, make_dof_paths(shape, on), pose_updates]
+        self._kernel = frozen_pose_kernel(shape, self._width, constraint)
+        self._constants = [tree, self._physics, make_dof_paths(shape, on), self._constraints, pose_updates]
         self.set_gains(*map(float, gains))
 
-    def set_gains(self, ke: float, kd: float, kf: float, mu: float) -> None:
+    def set_gains(self, *gains: float) -> None:
         """Of contacts, for launches to come."""
-        self._physics.ke, self._physics.kd, self._physics.kf, self._physics.mu = ke, kd, kf, mu
+        if self.contact_law == CONSTRAINT:
+            set_constraint_law(self._constraints, ConstraintLaw(*gains))
+        else:
+            self._physics.ke, self._physics.kd, self._physics.kf, self._physics.mu = gains
 
     def record(self, slices: Slices, state: list[wp.array], out: list[wp.array]) -> list[wp.Launch]:
         """Launches over arrays that stay: q, qd, force, ground point and normal; what :meth:`__call__` gives."""

@@ -16,11 +16,11 @@ the update's start. A thread computes a few robots in SIMD lanes (simd.py).
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
-import numpy as np
 import warp as wp
 
+from .constraint_law import ConstraintParams, constraint_substeps
+from .dof_paths import DofPaths, Shape
 from .simd import (
     any_positive,
     cross,
@@ -41,61 +41,19 @@ FAR = wp.constant(-1.0e6)  # depth of no point, m
 SLOWEST = wp.constant(1.0e-20)  # m/s, against dividing by zero
 
 
-class Shape(NamedTuple):
-    """What a kernel is made for."""
-
-    parents: tuple[int, ...]  # [L] links
-    contacts: int
-
-    @property
-    def deepest(self) -> int:
-        """The longest path from the base to a link, in joints."""
-        return max(len(path) for path in self.paths())
-
-    def paths(self) -> list[list[int]]:
-        """Of every link, the dofs from the base to it."""
-        paths: list[list[int]] = []
-        for link, parent in enumerate(self.parents):
-            paths.append([*paths[parent], link + 5] if link else [])
-        return paths
-
-
-@wp.struct
-class DofPaths:
-    """Of every link, the dofs from the base to it."""
-
-    depth: wp.array(dtype=wp.int32)  # [L]
-    dof: wp.array2d(dtype=wp.int32)  # [L, deepest]
-
-
-def shape_of(tree: Tree) -> Shape:
-    """Of a robot with a free base."""
-    return Shape(tuple(int(parent) for parent in tree.parent.numpy()), len(tree.contact_link))
-
-
-def make_dof_paths(shape: Shape, device: wp.Device) -> DofPaths:
-    """As Warp arrays."""
-    paths = DofPaths()
-    lists = shape.paths()
-    dof = np.zeros((len(lists), max(1, shape.deepest)), np.int32)
-    for link, path in enumerate(lists):
-        dof[link, : len(path)] = path
-    paths.depth = wp.array([len(path) for path in lists], dtype=wp.int32, device=device)
-    paths.dof = wp.array(dof, dtype=wp.int32, device=device)
-    return paths
-
-
 @lru_cache(maxsize=32)
-def frozen_pose_kernel(shape: Shape, width: int) -> wp.Kernel:
+def frozen_pose_kernel(shape: Shape, width: int, constraint: bool = False) -> wp.Kernel:
     """Step and change of velocity [N, nv] of rows `first`, ..., in the base's axes at the frame's start.
 
     And how far over the ground the candidates [N, C] would be at its end, if nothing happened until then. A thread
-    computes `width` robots.
+    computes `width` robots. Contacts and limits are springs and dampers, or MuJoCo's constraints; a kernel has the code
+    of one law only.
     """
     links, contacts = len(shape.parents), shape.contacts
     nv = links + 5
     deepest = max(1, shape.deepest)
     points = max(1, contacts)
+    entries, motions, coordinates, edges, levers = nv * nv, 3 * nv, 3 * points, 4 * points, 3 * points * deepest
     Number, Vector, Quat, Matrix = simd_types(width)
 
     def rows(size: int) -> type:
@@ -104,6 +62,7 @@ def frozen_pose_kernel(shape: Shape, width: int) -> wp.Kernel:
     per_base, per_dof, per_link, per_entry = rows(6), rows(nv), rows(links), rows(nv * nv)
     per_point, per_position, per_reach = rows(points), rows(3 * points), rows(3 * points * deepest)
     links_of = wp.types.vector(points, wp.int32)
+    constraint_steps = constraint_substeps(shape, width)
 
     def frozen_pose(
         q: wp.array2d(dtype=wp.float32),
@@ -114,6 +73,7 @@ def frozen_pose_kernel(shape: Shape, width: int) -> wp.Kernel:
         tree: Tree,
         physics: PhysicsParams,
         paths: DofPaths,
+        law: ConstraintParams,
         pose_updates: int,
         step: wp.array2d(dtype=wp.float32),
         change: wp.array2d(dtype=wp.float32),
@@ -143,17 +103,29 @@ def frozen_pose_kernel(shape: Shape, width: int) -> wp.Kernel:
         mass = wp.zeros(shape=(links,), dtype=wp.float32)  # the same in all lanes
         first_moment = wp.zeros(shape=(links,), dtype=Vector)
         inertia_o = wp.zeros(shape=(links,), dtype=Matrix)
-        H = per_entry()
+        if constraint:  # arrays, which functions take without copying them
+            H = wp.zeros(shape=(entries,), dtype=Number)
+            depth = wp.zeros(shape=(points,), dtype=Number)
+            position_of = wp.zeros(shape=(coordinates,), dtype=Number)
+            tangent_of = wp.zeros(shape=(coordinates,), dtype=Number)
+            reach = wp.zeros(shape=(levers,), dtype=Number)
+            link_of = wp.zeros(shape=(points,), dtype=wp.int32)
+            candidate_of = wp.zeros(shape=(points,), dtype=wp.int32)
+            pressed = wp.zeros(shape=(edges,), dtype=Number)
+            stopped = wp.zeros(shape=(links,), dtype=Number)
+            motion = wp.zeros(shape=(motions,), dtype=Number)
+        else:
+            H = per_entry()
+            depth = per_point()
+            position_of = per_position()
+            reach = per_reach()
+            link_of = links_of()
         free = per_dof()  # what moves it but for contacts, limits, damping and springs
         u = per_dof()
         x = per_dof()
         displacement = per_dof()
         angle = per_link()
         tau = per_link()
-        depth = per_point()
-        position_of = per_position()
-        reach = per_reach()
-        link_of = links_of()
         base = per_base()
         one = Number(1.0)
         none = Number(0.0)
@@ -189,6 +161,7 @@ def frozen_pose_kernel(shape: Shape, width: int) -> wp.Kernel:
             base_v = Vector()
             gravity = Vector()
             normal = Vector()
+            sideways = Vector()  # first tangent of a contact without an axis of its own
             turned = Quat()
             for r in range(lanes):
                 spinning = wp.vec3(w[0, r], w[1, r], w[2, r])  # the same in the axes half way
@@ -201,6 +174,12 @@ def frozen_pose_kernel(shape: Shape, width: int) -> wp.Kernel:
                 )
                 down = into * physics.gravity
                 up = into * wp.vec3(plane[0, r], plane[1, r], plane[2, r])
+                if constraint:
+                    # As MuJoCo chooses it: the world's y, or z if the normal is near to that.
+                    side = wp.where(wp.abs(plane[1, r]) < 0.5, wp.vec3(0.0, 1.0, 0.0), wp.vec3(0.0, 0.0, 1.0))
+                    side = into * side
+                    for i in range(3):
+                        sideways[i, r] = side[i]
                 for i in range(3):
                     base_v[i, r] = now_v[i]
                     gravity[i, r] = down[i]
@@ -296,6 +275,12 @@ def frozen_pose_kernel(shape: Shape, width: int) -> wp.Kernel:
                 need_f = mass[l] * lv - cross(first_moment[l], lw)
                 row = (l + 5) * nv
                 H[row + l + 5] = dot(lw, need_m) + dot(lv, need_f) + Number(tree.armature[l])
+                if constraint:
+                    # Springs and dampers of joints are implicit over the whole update.
+                    there = angle[l] + half * u[l + 5]
+                    free[l + 5] = free[l + 5] - tree.damping[l] * u[l + 5] - tree.stiffness[l] * there
+                    implicit = span * (tree.damping[l] + 0.25 * span * tree.stiffness[l])
+                    H[row + l + 5] = H[row + l + 5] + Number(implicit)
                 while p >= 1:
                     H[row + p + 5] = dot(axis_w[p], need_m) + dot(axis_v[p], need_f)
                     p = tree.parent[p]
@@ -369,6 +354,15 @@ def frozen_pose_kernel(shape: Shape, width: int) -> wp.Kernel:
                         env = wp.min(begin + r, last)
                         ahead[env, n] = dt * float(physics.substeps) * approach[r] - deep[r]
                 close = deep - (AHEAD * span) * wp.min(approach, none) + Number(CLOSE)
+                if constraint:
+                    # Forces of a point that was far away start at zero again.
+                    for e in range(4):
+                        force_e = pressed[4 * n + e]
+                        r = wp.int32(0)
+                        while r < width:
+                            force_e[r] = wp.where(close[r] > 0.0, force_e[r], 0.0)
+                            r += 1
+                        pressed[4 * n + e] = force_e
                 if any_positive(close):
                     # No lane shall know what happens in another.
                     r = wp.int32(0)
@@ -379,6 +373,17 @@ def frozen_pose_kernel(shape: Shape, width: int) -> wp.Kernel:
                     link_of[touching] = l
                     for i in range(3):
                         position_of[3 * touching + i] = point[i]
+                    if constraint:
+                        candidate_of[touching] = n
+                        tangent = sideways
+                        if wp.length_sq(law.axis[n]) > 0.0:
+                            tangent = times_one(rotation[l], law.axis[n])
+                        tangent = tangent - scaled(normal, dot(normal, tangent))
+                        shorten = dot(tangent, tangent)
+                        for r in range(lanes):
+                            shorten[r] = 1.0 / wp.max(wp.sqrt(shorten[r]), SLOWEST)
+                        for i in range(3):
+                            tangent_of[3 * touching + i] = wp.cw_mul(tangent[i], shorten)
                     for s in range(paths.depth[l]):
                         k = paths.dof[l, s] - 5
                         lever = axis_v[k] + cross(axis_w[k], point)
@@ -386,91 +391,122 @@ def frozen_pose_kernel(shape: Shape, width: int) -> wp.Kernel:
                             reach[3 * (touching * deepest + s) + i] = lever[i]
                     touching += 1
 
-            for sub in range(substeps):
-                for l in range(1, all_links):
-                    rate = u[l + 5]
-                    there = angle[l]
-                    push = free[l + 5] - tree.damping[l] * rate - tree.stiffness[l] * there
-                    past = wp.min(there - Number(tree.lower[l]), none) + wp.max(there - Number(tree.upper[l]), none)
-                    stop = physics.limit_ke * past + physics.limit_kd * rate
-                    r = wp.int32(0)
-                    while r < width:
-                        stop[r] = wp.where(past[r] == 0.0, 0.0, stop[r])
-                        r += 1
-                    x[l + 5] = push - stop
-                push_m = wp.matrix_from_rows(free[0], free[1], free[2])
-                push_f = wp.matrix_from_rows(free[3], free[4], free[5])
-                new_w = wp.matrix_from_rows(u[0], u[1], u[2])
-                new_v = base_v + wp.matrix_from_rows(u[3], u[4], u[5])
-                for n in range(touching):
-                    l = link_of[n]
-                    point = wp.matrix_from_rows(position_of[3 * n], position_of[3 * n + 1], position_of[3 * n + 2])
-                    velocity = new_v + cross(new_w, point)
-                    for s in range(paths.depth[l]):
-                        slot = 3 * (n * deepest + s)
-                        lever = wp.matrix_from_rows(reach[slot], reach[slot + 1], reach[slot + 2])
-                        velocity = velocity + scaled(lever, u[paths.dof[l, s]])
-                    deep = depth[n]
-                    along = dot(velocity, normal)
-                    if sub > 0:
-                        deep = deep - dt * along
-                        depth[n] = deep
-                    if any_positive(deep):
-                        # The law of contact_force in frame.py.
-                        slip = velocity - scaled(normal, along)
-                        speed = dot(slip, slip)
-                        press = physics.ke * deep - physics.kd * wp.min(along, none)
+            if constraint:
+                for k in range(all_dofs):
+                    motion[k] = free[k]
+                    motion[nv + k] = u[k]
+                constraint_steps(
+                    substeps,
+                    dt,
+                    touching,
+                    H,
+                    motion,
+                    angle,
+                    depth,
+                    link_of,
+                    candidate_of,
+                    position_of,
+                    tangent_of,
+                    reach,
+                    pressed,
+                    stopped,
+                    normal,
+                    base_v,
+                    tree,
+                    paths,
+                    law,
+                )
+                for k in range(all_dofs):
+                    u[k] = motion[nv + k]
+                    displacement[k] = displacement[k] + motion[2 * nv + k]
+                    if k > 5:
+                        angle[k - 5] = angle[k - 5] + motion[2 * nv + k]
+            else:
+                for sub in range(substeps):
+                    for l in range(1, all_links):
+                        rate = u[l + 5]
+                        there = angle[l]
+                        push = free[l + 5] - tree.damping[l] * rate - tree.stiffness[l] * there
+                        past = wp.min(there - Number(tree.lower[l]), none) + wp.max(there - Number(tree.upper[l]), none)
+                        stop = physics.limit_ke * past + physics.limit_kd * rate
                         r = wp.int32(0)
                         while r < width:
-                            press[r] = wp.where(deep[r] > 0.0, press[r], 0.0)
-                            size = wp.sqrt(speed[r])
-                            if physics.huber == 1:
-                                size = wp.where(size <= 1.0, 0.5 * size * size, size - 0.5)
-                            speed[r] = size
+                            stop[r] = wp.where(past[r] == 0.0, 0.0, stop[r])
                             r += 1
-                        hold = wp.cw_div(physics.mu * press, wp.max(speed, Number(SLOWEST)))
-                        push_n = scaled(normal, press) - scaled(slip, wp.min(Number(physics.kf), hold))
-                        push_f = push_f + push_n
-                        push_m = push_m + cross(point, push_n)
+                        x[l + 5] = push - stop
+                    push_m = wp.matrix_from_rows(free[0], free[1], free[2])
+                    push_f = wp.matrix_from_rows(free[3], free[4], free[5])
+                    new_w = wp.matrix_from_rows(u[0], u[1], u[2])
+                    new_v = base_v + wp.matrix_from_rows(u[3], u[4], u[5])
+                    for n in range(touching):
+                        l = link_of[n]
+                        point = wp.matrix_from_rows(position_of[3 * n], position_of[3 * n + 1], position_of[3 * n + 2])
+                        velocity = new_v + cross(new_w, point)
                         for s in range(paths.depth[l]):
                             slot = 3 * (n * deepest + s)
-                            k = paths.dof[l, s]
                             lever = wp.matrix_from_rows(reach[slot], reach[slot + 1], reach[slot + 2])
-                            x[k] = x[k] + dot(lever, push_n)
-                for i in range(3):
-                    base[i] = push_m[i]
-                    base[i + 3] = push_f[i]
-                for back in range(1, all_links):
-                    l = links - back
-                    row = (l + 5) * nv
-                    rate = x[l + 5]
-                    for s in range(paths.depth[l] - 1):
-                        i = paths.dof[l, s]
-                        x[i] = x[i] - wp.cw_mul(H[row + i], rate)
-                    for i in range(6):
-                        base[i] = base[i] - wp.cw_mul(H[row + i], rate)
-                    x[l + 5] = wp.cw_mul(rate, H[row + l + 5])
-                for back in range(5):
-                    for i in range(5 - back):
-                        base[i] = base[i] - wp.cw_mul(H[(5 - back) * nv + i], base[5 - back])
-                for k in range(6):
-                    base[k] = wp.cw_mul(base[k], H[k * nv + k])
-                    for i in range(k):
-                        base[k] = base[k] - wp.cw_mul(H[k * nv + i], base[i])
-                    x[k] = base[k]
-                for l in range(1, all_links):
-                    row = (l + 5) * nv
-                    rate = x[l + 5]
-                    for i in range(6):
-                        rate = rate - wp.cw_mul(H[row + i], base[i])
-                    for s in range(paths.depth[l] - 1):
-                        i = paths.dof[l, s]
-                        rate = rate - wp.cw_mul(H[row + i], x[i])
-                    x[l + 5] = rate
-                u = u + dt * x
-                displacement = displacement + dt * u
-                for l in range(1, all_links):
-                    angle[l] = angle[l] + dt * u[l + 5]
+                            velocity = velocity + scaled(lever, u[paths.dof[l, s]])
+                        deep = depth[n]
+                        along = dot(velocity, normal)
+                        if sub > 0:
+                            deep = deep - dt * along
+                            depth[n] = deep
+                        if any_positive(deep):
+                            # The law of contact_force in frame.py.
+                            slip = velocity - scaled(normal, along)
+                            speed = dot(slip, slip)
+                            press = physics.ke * deep - physics.kd * wp.min(along, none)
+                            r = wp.int32(0)
+                            while r < width:
+                                press[r] = wp.where(deep[r] > 0.0, press[r], 0.0)
+                                size = wp.sqrt(speed[r])
+                                if physics.huber == 1:
+                                    size = wp.where(size <= 1.0, 0.5 * size * size, size - 0.5)
+                                speed[r] = size
+                                r += 1
+                            hold = wp.cw_div(physics.mu * press, wp.max(speed, Number(SLOWEST)))
+                            push_n = scaled(normal, press) - scaled(slip, wp.min(Number(physics.kf), hold))
+                            push_f = push_f + push_n
+                            push_m = push_m + cross(point, push_n)
+                            for s in range(paths.depth[l]):
+                                slot = 3 * (n * deepest + s)
+                                k = paths.dof[l, s]
+                                lever = wp.matrix_from_rows(reach[slot], reach[slot + 1], reach[slot + 2])
+                                x[k] = x[k] + dot(lever, push_n)
+                    for i in range(3):
+                        base[i] = push_m[i]
+                        base[i + 3] = push_f[i]
+                    for back in range(1, all_links):
+                        l = links - back
+                        row = (l + 5) * nv
+                        rate = x[l + 5]
+                        for s in range(paths.depth[l] - 1):
+                            i = paths.dof[l, s]
+                            x[i] = x[i] - wp.cw_mul(H[row + i], rate)
+                        for i in range(6):
+                            base[i] = base[i] - wp.cw_mul(H[row + i], rate)
+                        x[l + 5] = wp.cw_mul(rate, H[row + l + 5])
+                    for back in range(5):
+                        for i in range(5 - back):
+                            base[i] = base[i] - wp.cw_mul(H[(5 - back) * nv + i], base[5 - back])
+                    for k in range(6):
+                        base[k] = wp.cw_mul(base[k], H[k * nv + k])
+                        for i in range(k):
+                            base[k] = base[k] - wp.cw_mul(H[k * nv + i], base[i])
+                        x[k] = base[k]
+                    for l in range(1, all_links):
+                        row = (l + 5) * nv
+                        rate = x[l + 5]
+                        for i in range(6):
+                            rate = rate - wp.cw_mul(H[row + i], base[i])
+                        for s in range(paths.depth[l] - 1):
+                            i = paths.dof[l, s]
+                            rate = rate - wp.cw_mul(H[row + i], x[i])
+                        x[l + 5] = rate
+                    u = u + dt * x
+                    displacement = displacement + dt * u
+                    for l in range(1, all_links):
+                        angle[l] = angle[l] + dt * u[l + 5]
 
             for r in range(lanes):
                 turning = wp.quat(turned[0, r], turned[1, r], turned[2, r], turned[3, r])
@@ -516,7 +552,8 @@ def frozen_pose_kernel(shape: Shape, width: int) -> wp.Kernel:
                 step[env, k] = displacement[k, r]
                 change[env, k] = u[k, r] - qd[env, k]
 
-    key = "_".join(["frozen_pose", *map(str, shape.parents), str(nv), str(contacts), str(width)]).replace("-", "m")
+    name = "frozen_pose_constraint" if constraint else "frozen_pose"
+    key = "_".join([name, *map(str, shape.parents), str(nv), str(contacts), str(width)]).replace("-", "m")
     module = wp.get_module(f"nerd_gym.frozen_pose.{key}")
     module.options["enable_backward"] = False
     module.options["max_unroll"] = 6
