@@ -18,6 +18,9 @@ from .dof_paths import DofPaths, Shape
 from .simd import any_positive, cross, dot, simd_types
 from .tree import Tree
 
+# MuJoCo's default impedance grows with the depth: at no depth, 1 - d is so many times what it is at this depth and below.
+SOFTER = wp.constant(2.0)
+WIDTH = wp.constant(1.0e-3)  # m or rad
 SWEEPS = 5  # of Gauss-Seidel in a substep, each from the forces of the last
 LARGEST = wp.constant(1.0e30)  # force of a limit, so that minimum and maximum can be bounds
 
@@ -32,11 +35,11 @@ class ConstraintParams:
     limited: wp.array(dtype=wp.int32)  # links whose joint has limits
     mu: wp.float32
     contact_b: wp.float32
-    contact_k: wp.float32  # times impedance
-    contact_r: wp.float32  # R over the weight
+    contact_k: wp.float32
+    contact_impedance: wp.float32
     limit_b: wp.float32
     limit_k: wp.float32
-    limit_r: wp.float32
+    limit_impedance: wp.float32
 
 
 def constraint_substeps(shape: Shape, width: int) -> wp.Function:
@@ -128,9 +131,21 @@ def constraint_substeps(shape: Shape, width: int) -> wp.Function:
             x[l + 5] = value
 
     @wp.func
-    def relaxed(f: Number, asked: Number, inverse: Number, r: float):
+    def impedances(depth: Number, deepest_impedance: float):
+        """d at depths >= 0: [W]."""
+        out = Number(0.0)
+        r = wp.int32(0)
+        while r < width:
+            x = wp.min(depth[r] / WIDTH, 1.0)
+            y = wp.where(x < 0.5, 2.0 * x * x, 1.0 - 2.0 * (1.0 - x) * (1.0 - x))
+            out[r] = 1.0 - (1.0 - deepest_impedance) * (SOFTER - (SOFTER - 1.0) * y)
+            r += 1
+        return out
+
+    @wp.func
+    def relaxed(f: Number, asked: Number, inverse: Number, soft: Number):
         """The force of an edge after one step of Gauss-Seidel, if its acceleration is off by `asked`."""
-        return wp.max(f - wp.cw_mul(inverse, asked + r * f), Number(0.0))
+        return wp.max(f - wp.cw_mul(inverse, asked + wp.cw_mul(soft, f)), Number(0.0))
 
     @wp.func
     def substeps(
@@ -156,8 +171,9 @@ def constraint_substeps(shape: Shape, width: int) -> wp.Function:
     ):
         G = wp.zeros(shape=(all_rows,), dtype=Number)
         columns_of = wp.zeros(shape=(edge_columns,), dtype=Number)  # what an edge's force does to its contact
-        inverse = wp.zeros(shape=(edges,), dtype=Number)
-        active_inverse = wp.zeros(shape=(edges,), dtype=Number)
+        own_of = wp.zeros(shape=(edges,), dtype=Number)  # what it does along the edge itself
+        inverse = wp.zeros(shape=(edges,), dtype=Number)  # of that and R; 0 where nothing touches
+        soft_of = wp.zeros(shape=(points,), dtype=Number)  # R
         velocity = wp.zeros(shape=(coordinates,), dtype=Number)
         target = wp.zeros(shape=(coordinates,), dtype=Number)
         scale = wp.zeros(shape=(nv,), dtype=Number)
@@ -167,7 +183,9 @@ def constraint_substeps(shape: Shape, width: int) -> wp.Function:
         twice = wp.zeros(shape=(nv,), dtype=Number)
         here = wp.zeros(shape=(links,), dtype=Number)
         rate = wp.zeros(shape=(links,), dtype=Number)
+        limit_own = wp.zeros(shape=(links,), dtype=Number)
         limit_inverse = wp.zeros(shape=(links,), dtype=Number)
+        limit_soft = wp.zeros(shape=(links,), dtype=Number)
         limit_target = wp.zeros(shape=(links,), dtype=Number)
         least = wp.zeros(shape=(links,), dtype=Number)
         most = wp.zeros(shape=(links,), dtype=Number)
@@ -179,6 +197,7 @@ def constraint_substeps(shape: Shape, width: int) -> wp.Function:
         all_links = int(links)
         all_dofs = int(nv)
         mu = law.mu
+        edge_r = 2.0 * mu * mu * (1.0 + mu * mu)
 
         for k in range(all_dofs):
             root = H[k * nv + k]
@@ -244,11 +263,10 @@ def constraint_substeps(shape: Shape, width: int) -> wp.Function:
                 a11 = a11 + wp.cw_mul(g1, g1)
                 a12 = a12 + wp.cw_mul(g1, g2)
                 a22 = a22 + wp.cw_mul(g2, g2)
-            added = Number(law.contact_r * law.contact_weight[candidate_of[n]])
-            inverse[4 * n] = wp.cw_div(one, a00 + 2.0 * a01 + a11 + added)
-            inverse[4 * n + 1] = wp.cw_div(one, a00 - 2.0 * a01 + a11 + added)
-            inverse[4 * n + 2] = wp.cw_div(one, a00 + 2.0 * a02 + a22 + added)
-            inverse[4 * n + 3] = wp.cw_div(one, a00 - 2.0 * a02 + a22 + added)
+            own_of[4 * n] = a00 + 2.0 * a01 + a11
+            own_of[4 * n + 1] = a00 - 2.0 * a01 + a11
+            own_of[4 * n + 2] = a00 + 2.0 * a02 + a22
+            own_of[4 * n + 3] = a00 - 2.0 * a02 + a22
             column = 12 * n
             columns_of[column] = a00 + a01
             columns_of[column + 1] = a01 + a11
@@ -274,7 +292,7 @@ def constraint_substeps(shape: Shape, width: int) -> wp.Function:
             own = none
             for c in range(paths.depth[l] + 6):
                 own = own + wp.cw_mul(G[at + c], G[at + c])
-            limit_inverse[l] = wp.cw_div(one, own + Number(law.limit_r * law.limit_weight[l]))
+            limit_own[l] = own
             here[l] = angle[l]
             rate[l] = motion[nv + l + 5]
 
@@ -287,7 +305,10 @@ def constraint_substeps(shape: Shape, width: int) -> wp.Function:
                 l = law.limited[i]
                 past = wp.min(here[l] - Number(tree.lower[l]), none) + wp.max(here[l] - Number(tree.upper[l]), none)
                 if any_positive(wp.cw_mul(past, past)):
-                    limit_target[l] = -law.limit_b * rate[l] - law.limit_k * past
+                    d = impedances(wp.max(past, -past), law.limit_impedance)
+                    limit_target[l] = -law.limit_b * rate[l] - law.limit_k * wp.cw_mul(d, past)
+                    limit_soft[l] = law.limit_weight[l] * wp.cw_div(one - d, d)
+                    limit_inverse[l] = wp.cw_div(one, limit_own[l] + limit_soft[l])
                     low = Number(0.0)
                     high = Number(0.0)
                     r = wp.int32(0)
@@ -309,7 +330,10 @@ def constraint_substeps(shape: Shape, width: int) -> wp.Function:
                 deep = depth[n]
                 f = 4 * candidate_of[n]
                 if any_positive(deep):
-                    target[3 * n] = law.contact_k * deep - law.contact_b * velocity[3 * n]
+                    d = impedances(wp.max(deep, none), law.contact_impedance)
+                    soft = (edge_r * law.contact_weight[candidate_of[n]]) * wp.cw_div(one - d, d)
+                    soft_of[n] = soft
+                    target[3 * n] = law.contact_k * wp.cw_mul(d, deep) - law.contact_b * velocity[3 * n]
                     target[3 * n + 1] = (-law.contact_b * mu) * velocity[3 * n + 1]
                     target[3 * n + 2] = (-law.contact_b * mu) * velocity[3 * n + 2]
                     on = Number(0.0)
@@ -318,7 +342,7 @@ def constraint_substeps(shape: Shape, width: int) -> wp.Function:
                         on[r] = wp.where(deep[r] > 0.0, 1.0, 0.0)
                         r += 1
                     for e in range(4):
-                        active_inverse[4 * n + e] = wp.cw_mul(inverse[4 * n + e], on)
+                        inverse[4 * n + e] = wp.cw_div(on, own_of[4 * n + e] + soft)
                         pressed[f + e] = wp.cw_mul(pressed[f + e], on)
                     total = pressed[f] + pressed[f + 1] + pressed[f + 2] + pressed[f + 3]
                     aside = mu * (pressed[f] - pressed[f + 1])
@@ -335,9 +359,8 @@ def constraint_substeps(shape: Shape, width: int) -> wp.Function:
                 for i in range(stops):
                     l = stopping[i]
                     at = limits_at + l * columns
-                    soft = law.limit_r * law.limit_weight[l]
                     old = stopped[l]
-                    off = along(G, at, l, z, paths) - limit_target[l] + soft * old
+                    off = along(G, at, l, z, paths) - limit_target[l] + wp.cw_mul(limit_soft[l], old)
                     new = wp.min(wp.max(old - wp.cw_mul(limit_inverse[l], off), least[l]), most[l])
                     stopped[l] = new
                     push_one(G, at, l, z, paths, new - old)
@@ -346,25 +369,25 @@ def constraint_substeps(shape: Shape, width: int) -> wp.Function:
                     l = link_of[n]
                     at = 3 * n * columns
                     f = 4 * candidate_of[n]
-                    soft = law.contact_r * law.contact_weight[candidate_of[n]]
+                    soft = soft_of[n]
                     w0 = along(G, at, l, z, paths) - target[3 * n]
                     w1 = mu * along(G, at + columns, l, z, paths) - target[3 * n + 1]
                     w2 = mu * along(G, at + 2 * columns, l, z, paths) - target[3 * n + 2]
                     c = 12 * n
-                    f0 = relaxed(pressed[f], w0 + w1, active_inverse[4 * n], soft)
+                    f0 = relaxed(pressed[f], w0 + w1, inverse[4 * n], soft)
                     d0 = f0 - pressed[f]
                     w0 = w0 + wp.cw_mul(columns_of[c], d0)
                     w1 = w1 + wp.cw_mul(columns_of[c + 1], d0)
                     w2 = w2 + wp.cw_mul(columns_of[c + 2], d0)
-                    f1 = relaxed(pressed[f + 1], w0 - w1, active_inverse[4 * n + 1], soft)
+                    f1 = relaxed(pressed[f + 1], w0 - w1, inverse[4 * n + 1], soft)
                     d1 = f1 - pressed[f + 1]
                     w0 = w0 + wp.cw_mul(columns_of[c + 3], d1)
                     w2 = w2 + wp.cw_mul(columns_of[c + 5], d1)
-                    f2 = relaxed(pressed[f + 2], w0 + w2, active_inverse[4 * n + 2], soft)
+                    f2 = relaxed(pressed[f + 2], w0 + w2, inverse[4 * n + 2], soft)
                     d2 = f2 - pressed[f + 2]
                     w0 = w0 + wp.cw_mul(columns_of[c + 6], d2)
                     w2 = w2 + wp.cw_mul(columns_of[c + 8], d2)
-                    f3 = relaxed(pressed[f + 3], w0 - w2, active_inverse[4 * n + 3], soft)
+                    f3 = relaxed(pressed[f + 3], w0 - w2, inverse[4 * n + 3], soft)
                     d3 = f3 - pressed[f + 3]
                     pressed[f] = f0
                     pressed[f + 1] = f1

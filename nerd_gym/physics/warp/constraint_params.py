@@ -23,11 +23,11 @@ BOX_CORNERS = 8
 
 
 class ConstraintLaw(NamedTuple):
-    """As MJCF's solref and solimp have them, with one impedance for all depths: the default ones have hardly more."""
+    """As MJCF's solref and solimp have them; how the impedance grows with the depth is as by default."""
 
     contact_time: float = 0.02  # s, time constant
     contact_damping: float = 1.0  # damping ratio
-    contact_impedance: float = 0.95
+    contact_impedance: float = 0.95  # d, of deep contacts
     mu: float = 1.0
     limit_time: float = 0.02
     limit_damping: float = 1.0
@@ -59,13 +59,12 @@ def set_constraint_law(params: ConstraintParams, law: ConstraintLaw) -> None:
     """For launches to come."""
 
     def row(time: float, damping: float, impedance: float) -> tuple[float, float, float]:
-        """b, k d and R over the weight."""
-        return 2 / (impedance * time), 1 / (impedance * (time * damping) ** 2), (1 - impedance) / impedance
+        """b, k and d."""
+        return 2 / (impedance * time), 1 / (impedance * time * damping) ** 2, impedance
 
     params.mu = law.mu
-    params.contact_b, params.contact_k, r = row(law.contact_time, law.contact_damping, law.contact_impedance)
-    params.contact_r = 2 * law.mu**2 * (1 + law.mu**2) * r
-    params.limit_b, params.limit_k, params.limit_r = row(law.limit_time, law.limit_damping, law.limit_impedance)
+    params.contact_b, params.contact_k, params.contact_impedance = row(*law[:3])
+    params.limit_b, params.limit_k, params.limit_impedance = row(*law[4:])
 
 
 def inverse_weights(robot: RobotModel, links: Links) -> tuple[np.ndarray, np.ndarray]:
