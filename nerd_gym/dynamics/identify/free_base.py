@@ -1,4 +1,4 @@
-"""Inertial parameters and contact gains of a robot with a free base, from data alone.
+"""Inertial parameters of a robot with a free base, from data alone.
 
 As in :mod:`.identify`, generalised forces are linear in the parameters, force = Y(q, qd, qdd) p: ten per link and the
 armature and damping of each joint. In flight nothing pushes the base, and the joints' known forces set the scale.
@@ -11,9 +11,6 @@ What the data cannot tell is left at a plain prior, as far as that leaves every 
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from itertools import product
 
 import torch
 from torch import Tensor
@@ -30,12 +27,6 @@ from .fixed_base import CALM, solve_rank
 MOST_FRAMES = 1000  # that Gauss-Newton goes through
 EXACT = 1e-4  # of a frame's change of velocity: no need to explain more
 LEAST = 1e-3  # of the prior: the smallest eigenvalue of a link's pseudo-inertia
-DEPTHS, TIMES, GRIPS = (1e-3, 4e-3, 1.6e-2), (4e-3, 1.6e-2), (0.3, 1.0, 3.0)  # starts: m, s, kf / kd
-CUTS, FAR = (0.3, 0.03, 0.003), 10.0  # errors of a velocity, over its usual change
-TRIED = 3  # of the starts
-STEP = 0.02  # of a gain's logarithm, for slopes
-Gains = tuple[float, float, float, float]  # ke, kd, kf, mu
-Advance = Callable[[Gains, Transitions], Tensor]  # -> next qd [B, nv]
 
 
 class FreeIdentification:
@@ -178,51 +169,3 @@ def identify_free(robot: RobotModel, frames: Transitions) -> Inertias:
     """Inertial parameters from frames without contact, of which those inside the joint limits are the best."""
     with torch.no_grad():
         return FreeIdentification(robot).fit(frames)
-
-
-def fit_contact_gains(
-    robot: RobotModel, inertias: Inertias, frames: Transitions, advance: Advance, iterations: int = 12
-) -> Gains:
-    """(ke, kd, kf, mu) by Levenberg-Marquardt in their logarithms, from frames that touch the ground.
-
-    `advance` moves the frames on with given gains. The starts know the robot's weight only. Errors far beyond a cut
-    hardly count: frames that the model cannot explain shall not bend the gains. The cut narrows in stages.
-    """
-    size = (frames["next_qd"] - frames["qd"]).square().mean(0).sqrt()
-
-    def errors(x: Tensor) -> Tensor:
-        """[B, nv] over a velocity's usual change; a robot that came apart is off by FAR."""
-        off = (advance(tuple(x.exp().tolist()), frames) - frames["next_qd"]) / size
-        return torch.nan_to_num(off, nan=FAR, posinf=FAR, neginf=-FAR).clamp(-FAR, FAR).double()
-
-    def cost(off: Tensor, cut: float) -> float:
-        return float(torch.log1p((off / cut).square()).mean())
-
-    weight = float(inertias.links()["mass"].sum() * abs(robot.mj_model.opt.gravity).max())
-    starts = [(weight / d, t * weight / d, g * t * weight / d, 0.7) for d, t, g in product(DEPTHS, TIMES, GRIPS)]
-    starts = [torch.tensor(start, dtype=torch.float64).log() for start in starts]
-
-    def descend(x: Tensor, cut: float) -> Tensor:
-        off, damp = errors(x), 1e-2
-        for _ in range(iterations):
-            slope = torch.stack([(errors(x + e) - off) / STEP for e in STEP * torch.eye(4, dtype=x.dtype)], -1)
-            trust = slope / (1 + (off / cut).square())[..., None]
-            gram, pull = torch.einsum("bvi,bvj->ij", trust, slope), torch.einsum("bvi,bv->i", trust, off)
-            last, gain = cost(off, cut), 0.0
-            while gain <= 0 and damp < 1e3:
-                step = torch.linalg.solve(gram + damp * (gram.diagonal() + 1e-9).diag(), -pull).clamp(-1.0, 1.0)
-                tried = errors(x + step)
-                gain = last - cost(tried, cut)
-                damp *= 0.2 if gain > 0 else 5.0
-            if gain > 0:
-                x, off = x + step, tried
-            if gain < 1e-5 * last or float(step.abs().max()) < 1e-3:
-                break
-        return x
-
-    first, *rest = CUTS
-    starts = sorted(starts, key=lambda x: cost(errors(x), first))[:TRIED]
-    x = min((descend(start, first) for start in starts), key=lambda x: cost(errors(x), first))
-    for cut in rest:
-        x = descend(x, cut)
-    return tuple(x.exp().tolist())

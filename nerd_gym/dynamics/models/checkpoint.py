@@ -16,6 +16,7 @@ KNOWN = {
     "network": (dict,),
     "substeps": (int,),
     "pose_updates": (int,),
+    "contact_law": (str,),
     "trust": (dict,),
     "r2": (dict,),
 }

@@ -24,6 +24,7 @@ from .inertias import Inertias
 
 POSE_UPDATES = 2  # per frame; the substeps between two updates are taken at a frozen pose
 PENALTY, CONSTRAINT = "penalty", "constraint"
+LAW_TENSORS = {PENALTY: "prior.gains", CONSTRAINT: "prior.constraint"}  # in a model's file
 LAW_SIZES = {PENALTY: 4, CONSTRAINT: len(ConstraintLaw._fields)}  # numbers that a contact law has
 
 

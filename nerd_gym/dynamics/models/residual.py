@@ -1,7 +1,7 @@
 """`residual`: a network corrects the frozen-pose prior of a frame; for robots with a free base.
 
-Kinematics, joint limits and gravity are the MJCF's; inertias and contact gains of the prior come from data
-(identify/free_base.py). The network learns what the frozen pose and the simple contact law miss.
+Kinematics, joint limits and gravity are the MJCF's; inertias and contact law of the prior come from data
+(identify). The network learns what the frozen pose and the contact law miss.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.rotations import quat_to_matrix
 from nerd_gym.robots.state import Motion
 
-from .frozen_pose import POSE_UPDATES, FrozenPosePrior
+from .frozen_pose import CONSTRAINT, LAW_TENSORS, PENALTY, POSE_UPDATES, FrozenPosePrior
 from .mlp import OUTSIDE, MlpModel
 
 PRIOR = "prior among the inputs"  # group of inputs
@@ -41,9 +41,10 @@ class ResidualModel(MlpModel):
     def _open(self, tensors: dict[str, Tensor]) -> None:
         if not self.robot.free_base:
             raise ValueError(f"{self.robot.name} has a fixed base; residual models are for robots with a free one")
-        self._own = {name: tensors[name].detach().cpu() for name in ("prior.parameters", "prior.gains")}
+        law = LAW_TENSORS[CONSTRAINT if LAW_TENSORS[CONSTRAINT] in tensors else PENALTY]
+        self._own = {name: tensors[name].detach().cpu() for name in ("prior.parameters", law)}
         pose_updates = int(self.facts.get("pose_updates", 1))  # files of the first version have one
-        parameters, gains = self._own["prior.parameters"], self._own["prior.gains"]
+        parameters, gains = self._own["prior.parameters"], self._own[law]
         self.prior = FrozenPosePrior(self.robot, parameters, gains, self.device, self.threads, pose_updates)
         super()._open(tensors)
 

@@ -31,7 +31,7 @@ NORMALISER_FRAMES = EXPLAINED_FRAMES = 20_000
 FORCE_NETS = ("auto", "on", "off")
 REFINEMENT = {"steps": 3000, "lr": 1e-3}  # of a network that is trained further
 # Facts of what a network learns and takes, which stay if it is trained further.
-KEPT = ("free_fall_prior", "predicted_distance", "pose_updates")
+KEPT = ("free_fall_prior", "predicted_distance", "pose_updates", "contact_law")
 NETWORK_RECIPES = {
     "mlp": {"steps": 6000, "batch": 2048, "optimiser": "soap", "lr": 3e-3},
     "residual": {"steps": 24_000, "batch": 2048, "optimiser": "soap", "lr": 8e-3, "precondition": 25},
@@ -167,6 +167,7 @@ def train_network(
         from .residual import identify_prior
 
         tensors, identified = identify_prior(data, settings.seed)
+        facts = facts | {key: identified[key] for key in KEPT if key in identified}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model = cls(robot, tensors, facts | {"network": network}, settings.device)

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from nerd_gym.backends.warp import WarpBackend
-from nerd_gym.dynamics.identify.free_base import fit_contact_gains, identify_free
+from nerd_gym.dynamics.identify.contact_law import fit_contact_gains
+from nerd_gym.dynamics.identify.free_base import identify_free
 from nerd_gym.dynamics.models.inertias import Inertias
 from nerd_gym.physics.torch.regressor import Regressor
 from nerd_gym.robots.contacts import ContactFinder
