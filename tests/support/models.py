@@ -11,6 +11,7 @@ from torch.nn.functional import normalize
 
 from nerd_gym import RobotModel
 from nerd_gym.backends import make_backend
+from nerd_gym.data.excitation import Sampler, ranges_for
 from nerd_gym.dynamics.models.mlp import MlpModel
 from nerd_gym.dynamics.models.network_model import NetworkModel
 from nerd_gym.dynamics.models.transformer import TransformerModel
@@ -55,6 +56,23 @@ def trajectories(name: str, frames: int = 24, rows: int = 128) -> dict[str, Tens
     backend.close()
     grounds = {k: getattr(backend, k).clone() for k in ("ground_point", "ground_normal")}
     return {"q": torch.stack(qs, 1), "qd": torch.stack(qds, 1), "force": force} | grounds
+
+
+@lru_cache(maxsize=4)
+def motion(name: str, backend: str, frames: int = 8, rows: int = 256) -> dict[str, Tensor]:
+    """Random motion of a teacher, in windows of one frame."""
+    teacher = make_backend(backend, robot(name), rows)
+    sampler = Sampler(teacher, ranges_for(robot(name), "wide"), 0, 0)
+    sampler.start()
+    forces, parts = sampler.forces(frames), []
+    for frame in range(frames):
+        before = teacher.q.clone(), teacher.qd.clone()
+        force = forces.at(frame, *before)
+        teacher.step(force)
+        q, qd = (torch.stack(pair, 1) for pair in zip(before, (teacher.q, teacher.qd), strict=True))
+        parts.append({"q": q, "qd": qd, "force": force[:, None]})
+    batch = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
+    return batch | {key: getattr(teacher, key).repeat(frames, 1) for key in ("ground_point", "ground_normal")}
 
 
 def windows(name: str, frames: int, rows: int, seed: int = 0) -> dict[str, Tensor]:

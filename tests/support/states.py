@@ -115,6 +115,14 @@ def true_prior(model: RobotModel) -> dict[str, Tensor]:
     return {"prior.parameters": true_parameters(model), "prior.gains": torch.tensor(model.contact_gains)}
 
 
+def true_constraints(model: RobotModel) -> dict[str, Tensor]:
+    """The same of MuJoCo's own contacts and limits: solref, impedance of deep contacts, friction."""
+    m = model.mj_model
+    contact, limit = (m.geom_solref[model.ground], m.geom_solimp[model.ground][1]), (m.jnt_solref[1], m.jnt_solimp[1][1])
+    law = [*contact[0], contact[1], m.geom_friction[model.ground][0], *limit[0], limit[1]]
+    return {"prior.parameters": true_parameters(model), "prior.constraint": torch.tensor(law)}
+
+
 def inverse_dynamics(model: RobotModel, q: Tensor, qd: Tensor, qdd: Tensor) -> np.ndarray:
     """MuJoCo's forces [N, nv] for accelerations, without contacts and limits."""
     import mujoco  # here, because nerd_gym chooses how it draws before its first import

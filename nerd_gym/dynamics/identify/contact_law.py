@@ -24,7 +24,7 @@ CUTS, FAR = (0.3, 0.03, 0.003), 10.0  # errors of a velocity, over its usual cha
 TRIED = 3  # of the starts
 STEP = 0.02  # of a parameter's logarithm, for slopes
 # Contacts that begin and end spoil the slopes, so that constraints are only near after that: a search follows.
-SEARCHED, SPREAD, EVALUATIONS = 1500, 0.1, 600  # frames, logarithms of parameters
+SEARCHED, SPREAD, EVALUATIONS = 1500, 0.1, 1000  # frames, logarithms of parameters
 LEAST, MOST = 1e-3, 0.4  # of 1 - impedance
 Gains = tuple[float, ...]
 Advance = Callable[[Gains, Transitions], Tensor]  # -> next qd [B, nv]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from nerd_gym.robots.model import RobotModel
@@ -22,6 +23,10 @@ KNOWN = {
 }
 MAY_BE_INFINITE = ("_range", "output_limit")  # of a base that may walk anywhere; of a network without a limit
 LARGEST_SIZE = 4096
+CONTACT_LAWS = ("penalty", "constraint")
+# Of contacts, then of limits: time constant (s), damping ratio, impedance; friction after those of contacts.
+ROW_BOUNDS = ((1e-4, 10.0), (1e-2, 100.0), (0.55, 0.99999))
+LAW_BOUNDS = torch.tensor([*ROW_BOUNDS, (0.0, 100.0), *ROW_BOUNDS], dtype=torch.float64).T
 DEFAULT_TEACHER = "warp"  # of the packaged model that is taken if none is named
 
 
@@ -57,6 +62,7 @@ def load_model(path: str | Path, robot: RobotModel) -> tuple[dict[str, Tensor], 
     for name in ("substeps", "pose_updates"):
         if name in facts and not 1 <= facts[name] <= LARGEST_SIZE:
             raise ValueError(f"{path.name} has {name} = {facts[name]!r}; valid: 1 to {LARGEST_SIZE}")
+    check_contact_law(path.name, tensors, facts)
     if facts.get("robot_hash") != robot.hash:
         raise ValueError(
             f"{path.name} was learned from robot {facts.get('robot')!r} ({facts.get('robot_hash')}); "
@@ -65,6 +71,22 @@ def load_model(path: str | Path, robot: RobotModel) -> tuple[dict[str, Tensor], 
     if abs(facts["frame_dt"] - robot.frame_dt) > 1e-9:
         raise ValueError(f"{path.name} has frames of {facts['frame_dt']} s; {robot.name!r} has {robot.frame_dt} s")
     return tensors, facts
+
+
+def check_contact_law(name: str, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    """Refuse a prior whose contacts no kernel could compute."""
+    law, gains = facts.get("contact_law", "penalty"), tensors.get("prior.constraint")
+    if law not in CONTACT_LAWS:
+        raise ValueError(f"{name} has contact_law = {law!r}; valid: {', '.join(CONTACT_LAWS)}")
+    if (law == "constraint") != (gains is not None):
+        raise ValueError(f"{name} has contact_law = {law!r} and {'a' if gains is not None else 'no'} 'prior.constraint'")
+    if gains is None:
+        return
+    low, high = LAW_BOUNDS
+    if gains.shape != low.shape or not bool(((gains >= low) & (gains <= high)).all()):
+        raise ValueError(
+            f"{name} has 'prior.constraint' = {gains.tolist()}; valid: 7 numbers from {low.tolist()} to {high.tolist()}"
+        )
 
 
 def with_current_names(tensors: dict[str, Tensor], facts: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:

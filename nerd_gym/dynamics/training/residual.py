@@ -28,7 +28,7 @@ FEWEST = 500
 NO_GAINS = (1.0, 1.0, 1.0, 1.0)  # of a robot without a ground
 FITTED_WITH = 8  # pose updates while constraints are fitted, so that frozen poses do not bend them
 MORE_UPDATES = (2, 4, 8)  # pose updates of constraints, which are hardly slower with more,
-ENOUGH = 5e-3  # of which the first is taken that leaves no more of the change of velocity to the network
+ENOUGH = 2e-3  # of which the first is taken that leaves no more of the change of velocity to the network
 
 
 class FittedLaw(NamedTuple):

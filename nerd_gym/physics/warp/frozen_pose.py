@@ -369,6 +369,9 @@ def frozen_pose_kernel(shape: Shape, width: int, constraint: bool = False) -> wp
                     while r < width:
                         deep[r] = wp.where(close[r] > 0.0, deep[r], FAR)
                         r += 1
+                    if constraint:
+                        # MuJoCo's forces act half way between the two surfaces.
+                        point = point + scaled(normal, 0.5 * wp.max(deep, none))
                     depth[touching] = deep
                     link_of[touching] = l
                     for i in range(3):

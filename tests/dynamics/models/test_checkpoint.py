@@ -1,6 +1,7 @@
 """Learned models on disk: facts of every age are held to the same bounds."""
 
 import pytest
+import torch
 
 from nerd_gym.dynamics.models.checkpoint import PRETRAINED, load_model, save_model
 from nerd_gym.utils.files import load_tensors
@@ -15,6 +16,31 @@ def test_the_number_of_pose_updates_is_bounded_under_either_name(name, value, wh
     tensors, facts = load_tensors(PRETRAINED / "ant-warp.safetensors")
     del facts["looks"]
     save_model(tmp_path / "odd.safetensors", tensors, facts | {name: value})
+    with pytest.raises(ValueError, match=r"odd\.safetensors has") as error:
+        load_model(tmp_path / "odd.safetensors", robot("ant"))
+    assert why in str(error.value)
+
+
+TRUTH = (0.02, 1.0, 0.95, 0.6, 0.02, 1.0, 0.95)
+
+
+@pytest.mark.parametrize(
+    ("law", "gains", "why"),
+    [
+        ("constraint", (*TRUTH[:2], 1.0, *TRUTH[3:]), "valid: 7 numbers"),  # an impedance of 1 divides by zero
+        ("constraint", (0.0, *TRUTH[1:]), "valid: 7 numbers"),
+        ("constraint", (*TRUTH[:3], -0.1, *TRUTH[4:]), "valid: 7 numbers"),
+        ("constraint", TRUTH[:6], "valid: 7 numbers"),
+        ("constraint", None, "no 'prior.constraint'"),
+        ("penalty", TRUTH, "a 'prior.constraint'"),
+        ("glue", None, "valid: penalty, constraint"),
+        (3, None, "type"),
+    ],
+)
+def test_a_contact_law_outside_its_bounds_is_refused(law, gains, why, tmp_path):
+    tensors, facts = load_tensors(PRETRAINED / "ant-warp.safetensors")
+    more = {} if gains is None else {"prior.constraint": torch.tensor(gains, dtype=torch.float64)}
+    save_model(tmp_path / "odd.safetensors", tensors | more, facts | {"contact_law": law})
     with pytest.raises(ValueError, match=r"odd\.safetensors has") as error:
         load_model(tmp_path / "odd.safetensors", robot("ant"))
     assert why in str(error.value)

@@ -1,13 +1,10 @@
 """The frozen-pose prior of a frame against simulators, and the residual model around it."""
 
-from functools import lru_cache
-
 import numpy as np
 import pytest
 import torch
 
 from nerd_gym.backends import make_backend
-from nerd_gym.data.excitation import Sampler, ranges_for
 from nerd_gym.dynamics.features.robot_centric import RobotCentric
 from nerd_gym.dynamics.models.base import kind_of
 from nerd_gym.dynamics.models.frozen_pose import POSE_UPDATES, FrozenPosePrior
@@ -18,27 +15,10 @@ from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.state import Motion
 from nerd_gym.robots.symmetry import group, transform_joints, transform_state
 from tests.support.grid import robot
-from tests.support.models import INPUTS, assert_same, both, situation
+from tests.support.models import INPUTS, assert_same, both, motion, situation
 from tests.support.states import everyone, ground, moved_ground, true_prior, wide_state
 
 LEGGED = ["ant", "anymal"]
-
-
-@lru_cache(maxsize=4)
-def motion(name: str, backend: str, frames: int = 8, rows: int = 256) -> dict[str, torch.Tensor]:
-    """Random motion of a teacher, in windows of one frame."""
-    teacher = make_backend(backend, robot(name), rows)
-    sampler = Sampler(teacher, ranges_for(robot(name), "wide"), 0, 0)
-    sampler.start()
-    forces, parts = sampler.forces(frames), []
-    for frame in range(frames):
-        before = teacher.q.clone(), teacher.qd.clone()
-        force = forces.at(frame, *before)
-        teacher.step(force)
-        q, qd = (torch.stack(pair, 1) for pair in zip(before, (teacher.q, teacher.qd), strict=True))
-        parts.append({"q": q, "qd": qd, "force": force[:, None]})
-    batch = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
-    return batch | {key: getattr(teacher, key).repeat(frames, 1) for key in ("ground_point", "ground_normal")}
 
 
 def fitted(name: str) -> ResidualModel:
