@@ -118,7 +118,10 @@ def true_prior(model: RobotModel) -> dict[str, Tensor]:
 def true_constraints(model: RobotModel) -> dict[str, Tensor]:
     """The same of MuJoCo's own contacts and limits: solref, impedance of deep contacts, friction."""
     m = model.mj_model
-    contact, limit = (m.geom_solref[model.ground], m.geom_solimp[model.ground][1]), (m.jnt_solref[1], m.jnt_solimp[1][1])
+    contact, limit = (
+        (m.geom_solref[model.ground], m.geom_solimp[model.ground][1]),
+        (m.jnt_solref[1], m.jnt_solimp[1][1]),
+    )
     law = [*contact[0], contact[1], m.geom_friction[model.ground][0], *limit[0], limit[1]]
     return {"prior.parameters": true_parameters(model), "prior.constraint": torch.tensor(law)}
 

@@ -79,7 +79,9 @@ def check_contact_law(name: str, tensors: dict[str, Tensor], facts: dict[str, An
     if law not in CONTACT_LAWS:
         raise ValueError(f"{name} has contact_law = {law!r}; valid: {', '.join(CONTACT_LAWS)}")
     if (law == "constraint") != (gains is not None):
-        raise ValueError(f"{name} has contact_law = {law!r} and {'a' if gains is not None else 'no'} 'prior.constraint'")
+        raise ValueError(
+            f"{name} has contact_law = {law!r} and {'a' if gains is not None else 'no'} 'prior.constraint'"
+        )
     if gains is None:
         return
     low, high = LAW_BOUNDS

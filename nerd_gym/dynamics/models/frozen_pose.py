@@ -32,8 +32,8 @@ class FrozenPosePrior:
     """The prior of a robot: parameters [P] as identification gives them, and the gains of its contact law.
 
     Four gains are those of the penalty law (ke, kd, kf, mu), seven those of MuJoCo's constraints
-    (:class:`ConstraintLaw`), which are the joint limits' law too. ``pose_updates`` is how often the pose is updated in a
-    frame, ``width`` the number of robots that a thread computes (default: the device's).
+    (:class:`ConstraintLaw`), which are the joint limits' law too. ``pose_updates`` is how often the pose is updated in
+    a frame, ``width`` the number of robots that a thread computes (default: the device's).
     """
 
     def __init__(

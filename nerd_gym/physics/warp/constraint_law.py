@@ -7,9 +7,11 @@ Each row of a constraint asks for an acceleration J a + R f = aref with f >= 0, 
 with time constant t, damping ratio z, impedance d, distance r and the inverse weight of the body at the robot's zero
 pose. An edge is the normal plus or minus mu times a tangent, and has 2 mu^2 (1 + mu^2) times that R.
 
-With H = L^T D L and z = D^1/2 L a, J a is G z and H^-1 J^T f is G^T f, for G = J L^-1 D^-1/2. G has entries only where J
-has (the base and the way from it to the link), so that a sweep goes through half the numbers that J and H^-1 J^T have.
+With H = L^T D L and z = D^1/2 L a, J a is G z and a force f adds G^T f to z, for G = J L^-1 D^-1/2. G has entries only
+where J has (the base and the way from it to the link), so that a sweep reads half of what J and H^-1 J^T would have.
 Nothing but z, the rows' velocities and their distances changes inside a frozen pose.
+
+Numbers are kept in arrays: a function takes these without a copy, which Warp makes of a matrix where one is indexed.
 """
 
 import warp as wp
@@ -18,9 +20,8 @@ from .dof_paths import DofPaths, Shape
 from .simd import any_positive, cross, dot, simd_types
 from .tree import Tree
 
-# MuJoCo's default impedance grows with the depth: at no depth, 1 - d is so many times what it is at this depth and below.
-SOFTER = wp.constant(2.0)
-WIDTH = wp.constant(1.0e-3)  # m or rad
+SOFTER = wp.constant(2.0)  # 1 - d at the surface over that of deep contacts, in MuJoCo's default solimp
+WIDTH = wp.constant(1.0e-3)  # depth, m or rad, over which it changes
 SWEEPS = 5  # of Gauss-Seidel in a substep, each from the forces of the last
 LARGEST = wp.constant(1.0e30)  # force of a limit, so that minimum and maximum can be bounds
 
@@ -49,11 +50,19 @@ def constraint_substeps(shape: Shape, width: int) -> wp.Function:
     Number, Vector, _, _ = simd_types(width)
     per_link = wp.types.matrix((links, width), wp.float32)
     coordinates, edges, edge_columns = 3 * points, 4 * points, 12 * points
+    Numbers = wp.array(dtype=Number)
     limits_at = 3 * points * columns  # rows of contacts come first
     all_rows = limits_at + links * columns
 
     @wp.func
-    def whiten(G: wp.array(dtype=Number), at: int, l: int, H: wp.array(dtype=Number), scale: wp.array(dtype=Number), paths: DofPaths):
+    def whiten(
+        G: Numbers,
+        at: int,
+        l: int,
+        H: Numbers,
+        scale: Numbers,
+        paths: DofPaths,
+    ):
         """J of a link at `at` becomes G."""
         depth = paths.depth[l]
         for back in range(depth):
@@ -73,7 +82,7 @@ def constraint_substeps(shape: Shape, width: int) -> wp.Function:
             G[at + j] = wp.cw_mul(value, scale[j])
 
     @wp.func
-    def along(G: wp.array(dtype=Number), at: int, l: int, z: wp.array(dtype=Number), paths: DofPaths):
+    def along(G: Numbers, at: int, l: int, z: Numbers, paths: DofPaths):
         """G z of a row: [W]."""
         total = wp.cw_mul(G[at], z[0])
         for j in range(1, 6):
@@ -84,7 +93,14 @@ def constraint_substeps(shape: Shape, width: int) -> wp.Function:
 
     @wp.func
     def push(
-        G: wp.array(dtype=Number), at: int, l: int, z: wp.array(dtype=Number), paths: DofPaths, f0: Number, f1: Number, f2: Number
+        G: Numbers,
+        at: int,
+        l: int,
+        z: Numbers,
+        paths: DofPaths,
+        f0: Number,
+        f1: Number,
+        f2: Number,
     ):
         """z += G^T f for the three rows of a contact."""
         for j in range(6):
@@ -104,7 +120,7 @@ def constraint_substeps(shape: Shape, width: int) -> wp.Function:
             )
 
     @wp.func
-    def push_one(G: wp.array(dtype=Number), at: int, l: int, z: wp.array(dtype=Number), paths: DofPaths, f: Number):
+    def push_one(G: Numbers, at: int, l: int, z: Numbers, paths: DofPaths, f: Number):
         """z += G^T f for one row."""
         for j in range(6):
             z[j] = z[j] + wp.cw_mul(G[at + j], f)
@@ -113,7 +129,7 @@ def constraint_substeps(shape: Shape, width: int) -> wp.Function:
             z[k] = z[k] + wp.cw_mul(G[at + 6 + s], f)
 
     @wp.func
-    def unwhiten(x: wp.array(dtype=Number), H: wp.array(dtype=Number), scale: wp.array(dtype=Number), paths: DofPaths):
+    def unwhiten(x: Numbers, H: Numbers, scale: Numbers, paths: DofPaths):
         """z becomes L^-1 D^-1/2 z."""
         for k in range(6):
             x[k] = wp.cw_mul(x[k], scale[k])
@@ -152,17 +168,17 @@ def constraint_substeps(shape: Shape, width: int) -> wp.Function:
         count: int,  # substeps
         dt: float,
         touching: int,  # slots with a contact that is near
-        H: wp.array(dtype=Number),  # factored: L below the diagonal, 1 / D on it
-        motion: wp.array(dtype=Number),  # forces but for contacts and limits; velocity, in and out; displacement, out
+        H: Numbers,  # factored: L below the diagonal, 1 / D on it
+        motion: Numbers,  # forces but for contacts and limits; velocity, in and out; displacement, out
         angle: per_link,
-        depth: wp.array(dtype=Number),  # of slots
+        depth: Numbers,  # of slots
         link_of: wp.array(dtype=wp.int32),
         candidate_of: wp.array(dtype=wp.int32),
-        position_of: wp.array(dtype=Number),
-        tangent_of: wp.array(dtype=Number),
-        reach: wp.array(dtype=Number),
-        pressed: wp.array(dtype=Number),  # forces by candidate, kept from pose to pose
-        stopped: wp.array(dtype=Number),  # signed forces of limits
+        position_of: Numbers,
+        tangent_of: Numbers,
+        reach: Numbers,
+        pressed: Numbers,  # forces by candidate, kept from pose to pose
+        stopped: Numbers,  # signed forces of limits
         normal: Vector,
         base_v: Vector,
         tree: Tree,
