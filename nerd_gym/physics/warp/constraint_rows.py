@@ -1,6 +1,6 @@
 """Rows of constraints in whitened coordinates, as constraint_law.py has them: G = J L^-1 D^-1/2 and z = D^1/2 L a.
 
-A row has six columns of the base and one for each joint on the way to its link; the three rows of a contact are in turn.
+A row has six columns of the base and one for each joint on the way to its link; a contact has three rows in turn.
 """
 
 from typing import NamedTuple
