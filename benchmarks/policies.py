@@ -14,7 +14,7 @@ from nerd_gym.backends import backends_for
 from nerd_gym.dynamics.models.checkpoint import has_packaged_model
 from nerd_gym.policies.policy import Policy
 from nerd_gym.registration import ENVS
-from nerd_gym.rl.evaluate import evaluate, table
+from nerd_gym.rl.evaluate import evaluate, returns_table
 from nerd_gym.utils.timing import save
 
 RESULT = Path(__file__).parent / "results" / "policies.json"
@@ -49,7 +49,7 @@ def seeds_of(shipped: Shipped, trained: str, args: Args, before: dict[int, dict]
     if not args.backends and has_packaged_model(ENVS[shipped.env_id].robot({}), "mujoco"):
         backends += (SECOND,)
     rows = evaluate(paths, backends, args.episodes, args.seed)
-    print(table(rows))
+    print(returns_table(rows))
     seeds = []
     for seed, path in zip(shipped.seeds_of(trained), paths, strict=True):
         facts = Policy.load(path).facts
