@@ -51,10 +51,8 @@ def constraint_substeps(shape: Shape, width: int) -> wp.Function:
     whiten, along, push, push_one, unwhiten = row_functions(shape, width)
     Number, Vector, _, _ = simd_types(width)
     per_link = wp.types.matrix((links, width), wp.float32)
-    coordinates, edges, edge_columns = 3 * points, 4 * points, 12 * points
     Numbers = wp.array(dtype=Number)
     limits_at = 3 * points * columns  # rows of contacts come first
-    all_rows = limits_at + links * columns
 
     @wp.func
     def impedances(depth: Number, deepest_impedance: float):
@@ -89,19 +87,19 @@ def constraint_substeps(shape: Shape, width: int) -> wp.Function:
         reach: Numbers,
         pressed: Numbers,  # forces by candidate, kept from pose to pose
         stopped: Numbers,  # signed forces of limits
+        G: Numbers,  # from here on nothing is told: kept by the kernel, because zeros take time
+        columns_of: Numbers,  # what an edge's force does to its contact
+        own_of: Numbers,  # what it does along the edge itself
+        inverse: Numbers,  # of that and R; 0 where nothing touches
+        soft_of: Numbers,  # R
+        velocity: Numbers,  # of the rows of contacts
+        target: Numbers,  # aref
         normal: Vector,
         base_v: Vector,
         tree: Tree,
         paths: DofPaths,
         law: ConstraintParams,
     ):
-        G = wp.zeros(shape=(all_rows,), dtype=Number)
-        columns_of = wp.zeros(shape=(edge_columns,), dtype=Number)  # what an edge's force does to its contact
-        own_of = wp.zeros(shape=(edges,), dtype=Number)  # what it does along the edge itself
-        inverse = wp.zeros(shape=(edges,), dtype=Number)  # of that and R; 0 where nothing touches
-        soft_of = wp.zeros(shape=(points,), dtype=Number)  # R
-        velocity = wp.zeros(shape=(coordinates,), dtype=Number)
-        target = wp.zeros(shape=(coordinates,), dtype=Number)
         scale = wp.zeros(shape=(nv,), dtype=Number)
         z_free = wp.zeros(shape=(nv,), dtype=Number)
         z = wp.zeros(shape=(nv,), dtype=Number)

@@ -20,6 +20,7 @@ from functools import lru_cache
 import warp as wp
 
 from .constraint_law import ConstraintParams, constraint_substeps
+from .constraint_rows import row_columns
 from .dof_paths import DofPaths, Shape
 from .simd import (
     any_positive,
@@ -54,6 +55,7 @@ def frozen_pose_kernel(shape: Shape, width: int, constraint: bool = False) -> wp
     deepest = max(1, shape.deepest)
     points = max(1, contacts)
     entries, motions, coordinates, edges, levers = nv * nv, 3 * nv, 3 * points, 4 * points, 3 * points * deepest
+    row_entries, edge_columns = (3 * points + links) * row_columns(shape), 12 * points
     Number, Vector, Quat, Matrix = simd_types(width)
 
     def rows(size: int) -> type:
@@ -114,6 +116,13 @@ def frozen_pose_kernel(shape: Shape, width: int, constraint: bool = False) -> wp
             pressed = wp.zeros(shape=(edges,), dtype=Number)
             stopped = wp.zeros(shape=(links,), dtype=Number)
             motion = wp.zeros(shape=(motions,), dtype=Number)
+            whitened_rows = wp.zeros(shape=(row_entries,), dtype=Number)
+            columns_of = wp.zeros(shape=(edge_columns,), dtype=Number)
+            own_of = wp.zeros(shape=(edges,), dtype=Number)
+            inverse_of = wp.zeros(shape=(edges,), dtype=Number)
+            soft_of = wp.zeros(shape=(points,), dtype=Number)
+            velocity_of = wp.zeros(shape=(coordinates,), dtype=Number)
+            target_of = wp.zeros(shape=(coordinates,), dtype=Number)
         else:
             H = per_entry()
             depth = per_point()
@@ -413,6 +422,13 @@ def frozen_pose_kernel(shape: Shape, width: int, constraint: bool = False) -> wp
                     reach,
                     pressed,
                     stopped,
+                    whitened_rows,
+                    columns_of,
+                    own_of,
+                    inverse_of,
+                    soft_of,
+                    velocity_of,
+                    target_of,
                     normal,
                     base_v,
                     tree,
