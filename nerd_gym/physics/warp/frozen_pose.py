@@ -1,13 +1,13 @@
 """The frozen-pose prior: a frame of a robot with a free base, computed at few poses, for a network to correct.
 
-A simulator computes poses, mass matrix and motion forces anew in every substep. Here the pose is updated once or twice
+A simulator computes poses, mass matrix and motion forces anew in every substep. Here the pose is updated a few times
 per frame: at the pose half way through an update's substeps the mass matrix H is factored once, and each of the points
 that may touch the ground has its Jacobian J. The substeps are then no more than
 
     velocity of a point = J u;    u += dt H^-1 (free + limits(q, u) + sum of J^T contact force);    q += dt u
 
-with contacts and limits as stiff as they are. What the frozen poses get wrong is left to the network. Inertias and
-contact gains come from data (dynamics/identify/free_base.py).
+with contacts and limits as stiff as they are, or constraints (constraint_law.py). What frozen poses get wrong is left
+to the network. Inertias and the contact law come from data (dynamics/identify).
 
 An update is in the axes that the base has half way, about its origin, in a world that moves with the base's velocity at
 the update's start. A thread computes a few robots in SIMD lanes (simd.py).
