@@ -103,6 +103,9 @@ def main(args: Args) -> None:
             continue
         packaged = load_model(packaged_model(robot, "warp"), robot)[1]["kind"]
         kinds: dict[str, dict] = {f"{packaged} (packaged)": {}}
+        if has_packaged_model(robot, "mujoco"):
+            other = load_model(packaged_model(robot, "mujoco"), robot)[1]["kind"]
+            kinds[f"{other} of `mujoco` (packaged)"] = {"teacher": "mujoco"}
         kinds |= {f["kind"]: {"model": path} for path, f in facts if f["robot"] == robot.name}
         backends = [("warp", "warp", {}), ("mujoco", "mujoco", {})]
         backends += [(kind, "neural", options) for kind, options in kinds.items()]
