@@ -99,7 +99,8 @@ class Policy(nn.Module):
             raise ValueError(f"layers {shapes} do not follow one another from {' or '.join(map(str, sorted(inputs)))}")
         if len(std) != len(mean) or (self.memory and self.memory.rnn.input_size != len(mean)):
             raise ValueError(f"mean has {len(mean)} entries; std or memory has another number of them")
-        self.activation, self.clip, self.facts = activation, clip, dict(facts or {})
+        self.activation, self.clip = activation, None if clip is None else float(clip)
+        self.facts = dict(facts or {})
         # Whether the network sees the observation beside what the memory says.
         self.concat = self.memory is not None and shapes[0][1] > self.memory.units
         self.register_buffer("mean", mean.detach().cpu().float().clone())

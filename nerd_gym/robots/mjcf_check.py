@@ -15,6 +15,7 @@ MOST_ELEMENTS, MOST_COPIES, MOST_FILES = 50_000, 10_000, 100
 DEEPEST = 200
 TAG = re.compile(r"<(/?)(\w+)((?:[^<>\"']|\"[^\"]*\"|'[^']*')*?)(/?)>")
 ATTRIBUTE = re.compile(r"(\w+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 NUMBER = re.compile(r"[-+]?[\d.]+(?:[eE][-+]?\d+)?")
 # By element: attributes whose numbers multiplied tell how much is made, and how much is too much.
 SIZES = {
@@ -53,7 +54,11 @@ class _Search:
         if len(self._done | self._open) >= MOST_FILES:
             raise ValueError(f"{self._name} includes more than {MOST_FILES} files")
         self._open.add(file)
-        tags = TAG.findall(_text(file, self._name))
+        text = _text(file, self._name)
+        for key, a, b in ATTRIBUTE.findall(text):
+            if "%" in html.unescape(a or b):  # MuJoCo prints some with it as the format: %n writes to memory
+                raise ValueError(f"{self._name} has {key}={a or b!r} in {file.name}; valid: text without %")
+        tags = TAG.findall(COMMENT.sub("", text))
         folders = [file.parent]
         for _, tag, text, _ in tags:
             if tag == "compiler":
@@ -86,7 +91,7 @@ def _given(text: str) -> dict[str, str]:
 def _text(path: Path, name: str) -> str:
     if path.stat().st_size > LARGEST_TEXT:
         raise ValueError(f"{name} has {path.stat().st_size} bytes in {path.name}; at most {LARGEST_TEXT} are read")
-    return re.sub(r"<!--.*?-->", "", path.read_bytes().decode("utf-8", "replace"), flags=re.DOTALL)
+    return path.read_bytes().decode("utf-8", "replace")
 
 
 def _check_file(name: str, tag: str, path: Path) -> None:

@@ -50,3 +50,19 @@ def test_moderate_ones_are_read(tmp_path):
     path.write_text(f"{HEAD}{BODY}{copies}</worldbody><include file='more.xml'/></mujoco>")
     robot = RobotModel.from_mjcf(path)
     assert robot.friction_law == "huber" and robot.mj_model.nsite == 20
+
+
+@pytest.mark.parametrize("name", ["%s%n", "&#37;n", "<!--%n-->", "100%"])
+def test_text_that_mujoco_would_take_for_a_format_is_refused(tmp_path, name):
+    """A class that does not exist is printed as the format of its own message."""
+    path = tmp_path / "robot.xml"
+    path.write_text(f'<mujoco><worldbody><body><joint class="{name}"/><geom size="1"/></body></worldbody></mujoco>')
+    with pytest.raises(ValueError, match=r"robot\.xml has class=.*without %"):
+        RobotModel.from_mjcf(path)
+
+
+def test_comments_may_have_percent_signs(tmp_path):
+    path = tmp_path / "robot.xml"
+    body = '<body><joint/><geom size="1"/></body>'
+    path.write_text(f"<mujoco><!-- 50 % heavier than 'before' --><worldbody>{body}</worldbody></mujoco>")
+    assert RobotModel.from_mjcf(path).nj == 1
