@@ -105,7 +105,7 @@ def main(args: Args) -> None:
         kinds: dict[str, dict] = {f"{packaged} (packaged)": {}}
         if has_packaged_model(robot, "mujoco"):
             other = load_model(packaged_model(robot, "mujoco"), robot)[1]["kind"]
-            kinds[f"{other} of `mujoco` (packaged)"] = {"teacher": "mujoco"}
+            kinds[f"{other} (packaged, of `mujoco`)"] = {"teacher": "mujoco"}
         kinds |= {f["kind"]: {"model": path} for path, f in facts if f["robot"] == robot.name}
         backends = [("warp", "warp", {}), ("mujoco", "mujoco", {})]
         backends += [(kind, "neural", options) for kind, options in kinds.items()]
