@@ -22,10 +22,9 @@ from nerd_gym.dynamics.features.kernels import advance_kernel, encode_kernel
 from nerd_gym.dynamics.models.base import open_model
 from nerd_gym.dynamics.models.checkpoint import packaged_model
 from nerd_gym.physics.warp.distance import distance_kernel
-from nerd_gym.physics.warp.dof_paths import shape_of as frozen_shape_of
 from nerd_gym.physics.warp.frame import frame_kernel
 from nerd_gym.physics.warp.frozen_pose import frozen_pose_kernel
-from nerd_gym.physics.warp.tree import make_tree, shape_of
+from nerd_gym.physics.warp.tree import shape_of
 from nerd_gym.registration import PACKAGED
 from nerd_gym.robots.links import read_links
 from nerd_gym.utils.timing import save
@@ -45,9 +44,8 @@ def kernels_of(robot: RobotModel) -> Iterator[tuple[str, wp.Kernel]]:
     if shape.contacts:
         yield "contact distance", distance_kernel(shape, 1)
     if robot.free_base:
-        tree = make_tree(links, robot, wp.get_device("cpu"))
-        yield "frozen pose", frozen_pose_kernel(frozen_shape_of(tree), 1)
-        yield "frozen pose, constraints", frozen_pose_kernel(frozen_shape_of(tree), 1, constraint=True)
+        yield "frozen pose", frozen_pose_kernel(shape, 1)
+        yield "frozen pose, constraints", frozen_pose_kernel(shape, 1, constraint=True)
         sizes = open_model(packaged_model(robot, "warp"), robot, "cpu", 1)[0].fused.sizes
         yield "encode", encode_kernel(sizes)
         yield "advance", advance_kernel(sizes)

@@ -11,10 +11,9 @@ from nerd_gym.dynamics.models.mlp import MlpModel
 from nerd_gym.dynamics.models.residual import ResidualModel
 from nerd_gym.dynamics.models.trust import fit_trust
 from nerd_gym.physics.warp.distance import distance_kernel
-from nerd_gym.physics.warp.dof_paths import shape_of as frozen_shape_of
 from nerd_gym.physics.warp.frame import frame_kernel
 from nerd_gym.physics.warp.frozen_pose import frozen_pose_kernel
-from nerd_gym.physics.warp.tree import make_tree, shape_of
+from nerd_gym.physics.warp.tree import shape_of
 from nerd_gym.robots.links import read_links
 from nerd_gym.robots.state import Motion
 from tests.support.device import NoHostRoundTrips, away_from_the_host
@@ -107,10 +106,8 @@ def test_kernels_compile_to_ptx(name, tmp_path):
     ]
     kernels += [encode_kernel(fused), advance_kernel(fused)]
     if model.free_base:
-        tree = make_tree(read_links(model), model, wp.get_device("cpu"))
         with_prior = fused._replace(free_fall_prior=False, predicted_distance=False, has_prior=True)
-        frozen = frozen_shape_of(tree)
-        kernels += [frozen_pose_kernel(frozen, 1), frozen_pose_kernel(frozen, 1, constraint=True)]
+        kernels += [frozen_pose_kernel(shape, 1), frozen_pose_kernel(shape, 1, constraint=True)]
         kernels += [encode_kernel(with_prior), advance_kernel(with_prior)]
     for kernel in kernels:
         folder = tmp_path / kernel.key

@@ -12,10 +12,9 @@ from nerd_gym.physics.warp.constraint_params import (
     no_constraint_params,
     set_constraint_law,
 )
-from nerd_gym.physics.warp.dof_paths import make_dof_paths, shape_of
 from nerd_gym.physics.warp.frozen_pose import frozen_pose_kernel
 from nerd_gym.physics.warp.launch import WIDEST, Slices
-from nerd_gym.physics.warp.tree import make_params, make_tree
+from nerd_gym.physics.warp.tree import make_params, make_tree, shape_of
 from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.state import Motion
 from nerd_gym.utils.warp import init_warp
@@ -53,12 +52,11 @@ class FrozenPosePrior:
         on = wp.device_from_torch(self.device)
         links = Inertias(robot, parameters.double().cpu()).links()
         tree = make_tree(links, robot, on)
-        shape = shape_of(tree)
         self._physics = make_params(robot, robot.substeps)
         self._constraints = make_constraint_params(robot, links, on) if constraint else no_constraint_params(on)
         self._width = width or (WIDEST if self.device.type == "cpu" else 1)
-        self._kernel = frozen_pose_kernel(shape, self._width, constraint)
-        self._constants = [tree, self._physics, make_dof_paths(shape, on), self._constraints, pose_updates]
+        self._kernel = frozen_pose_kernel(shape_of(robot, links), self._width, constraint)
+        self._constants = [tree, self._physics, self._constraints, pose_updates]
         self.set_gains(*map(float, gains))
 
     def set_gains(self, *gains: float) -> None:

@@ -1,14 +1,16 @@
 """Rows of constraints in whitened coordinates, as constraint_law.py has them: G = J L^-1 D^-1/2 and z = D^1/2 L a.
 
-A row has six columns of the base and one for each joint on the way to its link; a contact has three rows in turn.
+A row has the columns that its link's row of the mass matrix has (factor.py): six of the base and one for each joint on
+the way to the link. A contact has three rows in turn.
 """
 
 from typing import NamedTuple
 
 import warp as wp
 
-from .dof_paths import DofPaths, Shape
+from .factor import factor_functions
 from .simd import simd_types
+from .tree import Tree, TreeShape
 
 
 class RowFunctions(NamedTuple):
@@ -18,62 +20,53 @@ class RowFunctions(NamedTuple):
     along: wp.Function
     push: wp.Function
     push_one: wp.Function
-    unwhiten: wp.Function
+    whitened: wp.Function
+    unwhitened: wp.Function
 
 
-def row_columns(shape: Shape) -> int:
+def row_columns(shape: TreeShape) -> int:
     """Columns of a row."""
     return 6 + max(1, shape.deepest)
 
 
-def row_functions(shape: Shape, width: int) -> RowFunctions:
+def row_functions(shape: TreeShape, width: int) -> RowFunctions:
     """Each says what it does."""
-    links, columns = len(shape.parents), row_columns(shape)
-    nv = links + 5
+    nv, columns = shape.nv, row_columns(shape)
+    upwards, downwards = factor_functions(shape, width).upwards, factor_functions(shape, width).downwards
     Number = simd_types(width).number
     Numbers = wp.array(dtype=Number)
 
     @wp.func
-    def whiten(G: Numbers, at: int, l: int, H: Numbers, scale: Numbers, paths: DofPaths):
+    def whiten(G: Numbers, at: int, l: int, H: Numbers, scale: Numbers, tree: Tree):
         """J of a link at `at` becomes G."""
-        depth = paths.depth[l]
+        depth = tree.depth[l]
         for back in range(depth):
             s = depth - 1 - back
-            k = paths.dof[l, s]
+            k = tree.path[l, s]
+            row = tree.row[k]
             value = G[at + 6 + s]
-            for o in range(s):
-                G[at + 6 + o] = G[at + 6 + o] - wp.cw_mul(value, H[k * nv + paths.dof[l, o]])
-            for j in range(6):
-                G[at + j] = G[at + j] - wp.cw_mul(value, H[k * nv + j])
-            G[at + 6 + s] = wp.cw_mul(value, scale[k])
+            for j in range(6 + s):
+                G[at + j] = G[at + j] - wp.cw_mul(value, H[row + j])
+            G[at + 6 + s] = wp.cw_mul(value, scale[k + 5])
         for back in range(6):
             j = 5 - back
             value = G[at + j]
             for i in range(j):
-                G[at + i] = G[at + i] - wp.cw_mul(value, H[j * nv + i])
+                G[at + i] = G[at + i] - wp.cw_mul(value, H[j * (j + 1) / 2 + i])
             G[at + j] = wp.cw_mul(value, scale[j])
 
     @wp.func
-    def along(G: Numbers, at: int, l: int, z: Numbers, paths: DofPaths):
+    def along(G: Numbers, at: int, l: int, z: Numbers, tree: Tree):
         """G z of a row: [W]."""
         total = wp.cw_mul(G[at], z[0])
         for j in range(1, 6):
             total = total + wp.cw_mul(G[at + j], z[j])
-        for s in range(paths.depth[l]):
-            total = total + wp.cw_mul(G[at + 6 + s], z[paths.dof[l, s]])
+        for s in range(tree.depth[l]):
+            total = total + wp.cw_mul(G[at + 6 + s], z[tree.path[l, s] + 5])
         return total
 
     @wp.func
-    def push(
-        G: Numbers,
-        at: int,
-        l: int,
-        z: Numbers,
-        paths: DofPaths,
-        f0: Number,
-        f1: Number,
-        f2: Number,
-    ):
+    def push(G: Numbers, at: int, l: int, z: Numbers, tree: Tree, f0: Number, f1: Number, f2: Number):
         """z += G^T f for the three rows of a contact."""
         for j in range(6):
             z[j] = (
@@ -82,8 +75,8 @@ def row_functions(shape: Shape, width: int) -> RowFunctions:
                 + wp.cw_mul(G[at + columns + j], f1)
                 + wp.cw_mul(G[at + 2 * columns + j], f2)
             )
-        for s in range(paths.depth[l]):
-            k = paths.dof[l, s]
+        for s in range(tree.depth[l]):
+            k = tree.path[l, s] + 5
             z[k] = (
                 z[k]
                 + wp.cw_mul(G[at + 6 + s], f0)
@@ -92,30 +85,28 @@ def row_functions(shape: Shape, width: int) -> RowFunctions:
             )
 
     @wp.func
-    def push_one(G: Numbers, at: int, l: int, z: Numbers, paths: DofPaths, f: Number):
+    def push_one(G: Numbers, at: int, l: int, z: Numbers, tree: Tree, f: Number):
         """z += G^T f for one row."""
         for j in range(6):
             z[j] = z[j] + wp.cw_mul(G[at + j], f)
-        for s in range(paths.depth[l]):
-            k = paths.dof[l, s]
+        for s in range(tree.depth[l]):
+            k = tree.path[l, s] + 5
             z[k] = z[k] + wp.cw_mul(G[at + 6 + s], f)
 
     @wp.func
-    def unwhiten(x: Numbers, H: Numbers, scale: Numbers, paths: DofPaths):
-        """z becomes L^-1 D^-1/2 z."""
-        for k in range(6):
+    def whitened(H: Numbers, x: Numbers, scale: Numbers, tree: Tree):
+        """Forces x [nv] become D^-1/2 L^-T x, which is what they add to z."""
+        all_dofs = int(nv)
+        upwards(H, x, tree)
+        for k in range(all_dofs):
             x[k] = wp.cw_mul(x[k], scale[k])
-            for i in range(k):
-                x[k] = x[k] - wp.cw_mul(H[k * nv + i], x[i])
-        all_links = int(links)
-        for l in range(1, all_links):
-            row = (l + 5) * nv
-            value = wp.cw_mul(x[l + 5], scale[l + 5])
-            for i in range(6):
-                value = value - wp.cw_mul(H[row + i], x[i])
-            for s in range(paths.depth[l] - 1):
-                k = paths.dof[l, s]
-                value = value - wp.cw_mul(H[row + k], x[k])
-            x[l + 5] = value
 
-    return RowFunctions(whiten, along, push, push_one, unwhiten)
+    @wp.func
+    def unwhitened(H: Numbers, z: Numbers, scale: Numbers, tree: Tree):
+        """z [nv] becomes the acceleration L^-1 D^-1/2 z."""
+        all_dofs = int(nv)
+        for k in range(all_dofs):
+            z[k] = wp.cw_mul(z[k], scale[k])
+        downwards(H, z, tree)
+
+    return RowFunctions(whiten, along, push, push_one, whitened, unwhitened)

@@ -6,10 +6,8 @@ from typing import Any
 
 import warp as wp
 
-from .simd import dot, scaled
+from .simd import SMALLEST, dot, scaled
 from .tree import PhysicsParams
-
-SLOWEST = wp.constant(1.0e-20)  # m/s, against dividing by zero
 
 
 @wp.func
@@ -29,7 +27,7 @@ def penalty_force(depth: Any, velocity: Any, normal: Any, physics: PhysicsParams
         smooth = wp.where(size <= 1.0, 0.5 * size * size, size - 0.5)
         size = wp.where(physics.huber == 1, smooth, size)
         push[r] = press
-        drag = wp.min(physics.kf, physics.mu * press / wp.max(size, SLOWEST))
+        drag = wp.min(physics.kf, physics.mu * press / wp.max(size, SMALLEST))
         hold[r] = wp.where(depth[r] > 0.0, drag, 0.0)
         r += 1
     return scaled(normal, push) - scaled(slip, hold)

@@ -11,9 +11,11 @@ from torch import Tensor
 from nerd_gym.robots.links import read_links
 from nerd_gym.robots.model import RobotModel
 
+from .lane_state import lane_reader
 from .launch import Slices, lanes_on
-from .simd import cross, dot, scaled, simd_types, times_one
-from .spatial import matrix_of, motion_axis, placed
+from .links import link_functions
+from .simd import dot, rows, scaled, simd_types
+from .spatial import matrix_of
 from .tree import Tree, TreeShape, make_tree, shape_of
 
 
@@ -26,10 +28,10 @@ def distance_kernel(shape: TreeShape, width: int, frame: int = -1) -> wp.Kernel:
     """
     links, contacts, free = len(shape.parents), shape.contacts, shape.free
     first_joint = 1 if free else 0
-    q_shift, dof_shift = (6, 5) if free else (0, 0)
-    moving_links = links if frame >= 0 else 1
     Number, Vector, Quat, Matrix = simd_types(width)
-    per_link = wp.types.matrix((links, width), wp.float32)
+    per_link, of_links = rows(links, width), link_functions(shape, width)
+    Room, opened, place, move = of_links.room, of_links.opened, of_links.place, of_links.move
+    point_of, velocity_at, read = of_links.point, of_links.velocity, lane_reader(shape, width, frame >= 0)
 
     def distance(
         q: wp.array2d(dtype=wp.float32),
@@ -48,75 +50,39 @@ def distance_kernel(shape: TreeShape, width: int, frame: int = -1) -> wp.Kernel:
         all_links = int(links)
         all_contacts = int(contacts)
         lanes = int(width)
-        rotation = wp.zeros(shape=(links,), dtype=Matrix)
-        origin = wp.zeros(shape=(links,), dtype=Vector)
-        vel_w = wp.zeros(shape=(moving_links,), dtype=Vector)
-        vel_v = wp.zeros(shape=(moving_links,), dtype=Vector)
+        link_room = Room()
+        s = opened(wp.address_of(link_room))
         position = per_link()
         speed = per_link()
+        base = Vector()
         quat = Quat()
         w = Vector()
         v = Vector()
         normal = Vector()
         height = Number()
-        for r in range(lanes):
-            env = wp.min(begin + r, last)
-            at = wp.vec3(0.0, 0.0, 0.0)
-            if wp.static(free):
-                at = wp.vec3(q[env, 0], q[env, 1], q[env, 2])
-                for i in range(3):
-                    quat[i, r] = q[env, 4 + i]
-                quat[3, r] = q[env, 3]
-                if wp.static(frame >= 0):
-                    turn = wp.quat(q[env, 4], q[env, 5], q[env, 6], q[env, 3])
-                    omega = wp.quat_rotate(turn, wp.vec3(qd[env, 3], qd[env, 4], qd[env, 5]))
-                    for i in range(3):
-                        v[i, r] = qd[env, i]
-                        w[i, r] = omega[i]
-            height[r] = wp.dot(ground_normal[env], at - ground_point[env])
-            for i in range(3):
-                normal[i, r] = ground_normal[env][i]
-            for l in range(first_joint, all_links):
-                position[l, r] = q[env, l + q_shift] - tree.zero[l]
-                if wp.static(frame >= 0):
-                    speed[l, r] = qd[env, l + dof_shift]
+        read(q, qd, ground_point, ground_normal, tree, begin, base, quat, w, v, normal, height, position, speed)
         identity = Matrix()
         identity[0] = Number(1.0)
         identity[4] = Number(1.0)
         identity[8] = Number(1.0)
         if wp.static(free):
-            rotation[0] = matrix_of(quat, identity)
+            s.rotation[0] = matrix_of(quat, identity)
             if wp.static(frame >= 0):
-                vel_w[0] = w
-                vel_v[0] = v
+                s.vel_w[0] = w
+                s.vel_v[0] = v
         for l in range(first_joint, all_links):
-            p = tree.parent[l]
-            up = identity
-            place = Vector()
-            if p >= 0:
-                up = rotation[p]
-                place = origin[p]
-            own, place, axis = placed(up, place, position[l], tree, l)
-            rotation[l] = own
-            origin[l] = place
             if wp.static(frame >= 0):
-                turning, moving = motion_axis(axis, place, tree.slide[l])
-                pw = Vector()
-                pv = Vector()
-                if p >= 0:
-                    pw = vel_w[p]
-                    pv = vel_v[p]
-                vel_w[l] = pw + scaled(turning, speed[l])
-                vel_v[l] = pv + scaled(moving, speed[l])
+                move(s, tree, l, position[l], speed[l], Vector())
+            else:
+                place(s, tree, l, position[l])
         for n in range(all_contacts):
-            l = tree.contact_link[n]
-            point = origin[l] + times_one(rotation[l], tree.contact_point[n])
+            point = point_of(s, tree, n)
             over = height + dot(normal, point) - Number(tree.contact_radius[n])
             for r in range(lanes):
                 distances[wp.min(begin + r, last), n] = over[r]
             if wp.static(frame >= 0):
                 point = point - tree.contact_radius[n] * normal
-                velocity = vel_v[l] + cross(vel_w[l], point)
+                velocity = velocity_at(s, tree.contact_link[n], point)
                 along = dot(velocity, normal)
                 slip = velocity - scaled(normal, along)
                 for r in range(lanes):
@@ -125,7 +91,7 @@ def distance_kernel(shape: TreeShape, width: int, frame: int = -1) -> wp.Kernel:
                     for i in range(3):
                         slips[env, 3 * n + i] = slip[i, r]
         if wp.static(frame >= 0):
-            own = rotation[frame]
+            own = s.rotation[frame]
             for r in range(lanes):
                 for i in range(9):
                     turned[wp.min(begin + r, last), i] = own[i, r]

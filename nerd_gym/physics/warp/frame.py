@@ -22,21 +22,12 @@ from functools import lru_cache
 import warp as wp
 
 from .contact import network_force, penalty_force
-from .factor import factored, solved
+from .factor import factor_functions
 from .joints import limit_torque, network_torques
-from .simd import any_positive, cross, dot, scaled, simd_types, times_one
-from .spatial import (
-    acceleration_of,
-    impulse_of,
-    inertia_about,
-    matrix_of,
-    moment_of,
-    motion_axis,
-    placed,
-    quat_times,
-    turned,
-    unit_quat,
-)
+from .lane_state import lane_reader
+from .links import link_functions
+from .simd import any_positive, cross, dot, rows, simd_types, views
+from .spatial import matrix_of, quat_times, turned, unit_quat
 from .tree import Networks, PhysicsParams, Tree, TreeShape
 
 
@@ -52,15 +43,16 @@ def frame_kernel(
     first_joint = 1 if free else 0
     dof_shift = 5 if free else 0  # link l's dof is l + dof_shift
     q_shift = 6 if free else 0
-    base_dofs = 6 if free else 0
+    entries = shape.rows()[-1]
     Number, Vector, Quat, Matrix = simd_types(width)
-
-    def rows(size: int) -> type:
-        return wp.types.matrix((size, width), wp.float32)
-
-    per_dof, per_link, per_entry, Symmetric = rows(nv), rows(links), rows(shape.rows()[-1]), rows(6)
-    contact_inputs, contact_layer = rows(6), rows(max(3, contact_net))
-    torque_inputs, torque_layer = rows(4 * links), rows(max(1, torque_net))
+    per_dof, per_link, per_entry = (rows(size, width) for size in (nv, links, entries))
+    contact_inputs, contact_layer = rows(6, width), rows(max(3, contact_net), width)
+    torque_inputs, torque_layer = rows(4 * links, width), rows(max(1, torque_net), width)
+    numbers, read = views(Number, width), lane_reader(shape, width)
+    of_links, of_matrix = link_functions(shape, width), factor_functions(shape, width)
+    Room, opened, move, weigh = of_links.room, of_links.opened, of_links.move, of_links.weigh
+    point_of, velocity_at, bias_of = of_links.point, of_links.velocity, of_links.bias
+    add_inertia, add_base, factor, solve = of_links.inertia, of_links.base, of_matrix.factor, of_matrix.solve
 
     def frame(
         q: wp.array2d(dtype=wp.float32),
@@ -81,21 +73,12 @@ def frame_kernel(
         all_contacts = int(contacts)
         lanes = int(width)
 
-        rotation = wp.zeros(shape=(links,), dtype=Matrix)
-        origin = wp.zeros(shape=(links,), dtype=Vector)
-        axis_w = wp.zeros(shape=(links,), dtype=Vector)  # motion axis, angular part
-        axis_v = wp.zeros(shape=(links,), dtype=Vector)  # motion axis, linear part
-        vel_w = wp.zeros(shape=(links,), dtype=Vector)
-        vel_v = wp.zeros(shape=(links,), dtype=Vector)
-        acc_w = wp.zeros(shape=(links,), dtype=Vector)  # acceleration at zero joint acceleration
-        acc_v = wp.zeros(shape=(links,), dtype=Vector)
-        bias_m = wp.zeros(shape=(links,), dtype=Vector)  # moment about the reference point
-        bias_f = wp.zeros(shape=(links,), dtype=Vector)
-        mass = wp.zeros(shape=(links,), dtype=wp.float32)  # the same in all lanes; composite on the way back
-        first_moment = wp.zeros(shape=(links,), dtype=Vector)  # mass times com
-        inertia_o = wp.zeros(shape=(links,), dtype=Symmetric)  # inertia about the reference point
-        H = per_entry()
-        x = per_dof()
+        link_room = Room()
+        s = opened(wp.address_of(link_room))
+        H_room = per_entry()
+        H = numbers(wp.address_of(H_room), 0, entries)
+        x_room = per_dof()
+        x = numbers(wp.address_of(x_room), 0, nv)
         position = per_link()
         speed = per_link()
         learned = per_link()
@@ -106,25 +89,10 @@ def frame_kernel(
         v = Vector()
         normal = Vector()
         height0 = Number()
+        read(q, qd, ground_point, ground_normal, tree, begin, base, quat, w, v, normal, height0, position, speed)
         for r in range(lanes):
             env = wp.min(begin + r, last)
-            at = wp.vec3(0.0, 0.0, 0.0)
-            if wp.static(free):
-                at = wp.vec3(q[env, 0], q[env, 1], q[env, 2])
-                turn = wp.quat(q[env, 4], q[env, 5], q[env, 6], q[env, 3])
-                omega = wp.quat_rotate(turn, wp.vec3(qd[env, 3], qd[env, 4], qd[env, 5]))
-                for i in range(3):
-                    base[i, r] = at[i]
-                    v[i, r] = qd[env, i]
-                    w[i, r] = omega[i]
-                for i in range(4):
-                    quat[i, r] = turn[i]
-            height0[r] = wp.dot(ground_normal[env], at - ground_point[env])
-            for i in range(3):
-                normal[i, r] = ground_normal[env][i]
             for l in range(first_joint, all_links):
-                position[l, r] = q[env, l + q_shift] - tree.zero[l]
-                speed[l, r] = qd[env, l + dof_shift]
                 tau[l, r] = force[env, l - first_joint] + tree.stiffness[l] * tree.rest[l]
         one = Number(1.0)
         none = Number(0.0)
@@ -140,65 +108,26 @@ def frame_kernel(
         lost = Vector()  # of the base's velocity by rounding
 
         for substep in range(physics.substeps):
-            # Poses, motion axes, velocities and velocity-dependent accelerations, root to leaves.
+            # Poses, motions, inertias and the forces that the motion needs, root to leaves.
             if wp.static(free):
-                rotation[0] = matrix_of(quat, identity)
-                vel_w[0] = w
-                vel_v[0] = v
-                acc_v[0] = upwards
-            for l in range(all_links):
-                if l >= first_joint:
-                    p = tree.parent[l]
-                    up = identity
-                    place = Vector()
-                    pw = Vector()
-                    pv = Vector()
-                    aw = Vector()
-                    av = upwards
-                    if p >= 0:
-                        up = rotation[p]
-                        place = origin[p]
-                        pw = vel_w[p]
-                        pv = vel_v[p]
-                        aw = acc_w[p]
-                        av = acc_v[p]
-                    rate = speed[l]
-                    own, place, axis = placed(up, place, position[l], tree, l)
-                    turning, moving = motion_axis(axis, place, tree.slide[l])
-                    gain_w, gain_v = acceleration_of(pw, pv, turning, moving, rate)
-                    rotation[l] = own
-                    origin[l] = place
-                    axis_w[l] = turning
-                    axis_v[l] = moving
-                    vel_w[l] = pw + scaled(turning, rate)
-                    vel_v[l] = pv + scaled(moving, rate)
-                    acc_w[l] = aw + gain_w
-                    acc_v[l] = av + gain_v
-                # Inertia about the reference point, and the force that the motion so far needs.
-                m = tree.mass[l]
-                own = rotation[l]
-                com = origin[l] + times_one(own, tree.com[l])
-                h = m * com
-                about = inertia_about(own, tree.inertia[l], com, h)
-                mass[l] = m
-                first_moment[l] = h
-                inertia_o[l] = about
-                lw = vel_w[l]
-                lv = vel_v[l]
-                momentum_m = moment_of(about, h, lw, lv)
-                momentum_f = impulse_of(m, h, lw, lv)
-                bias_m[l] = moment_of(about, h, acc_w[l], acc_v[l]) + cross(lw, momentum_m) + cross(lv, momentum_f)
-                bias_f[l] = impulse_of(m, h, acc_w[l], acc_v[l]) + cross(lw, momentum_f)
+                s.rotation[0] = matrix_of(quat, identity)
+                s.vel_w[0] = w
+                s.vel_v[0] = v
+                s.acc_v[0] = upwards
+                weigh(s, tree, 0)
+            for l in range(first_joint, all_links):
+                move(s, tree, l, position[l], speed[l], upwards)
+                weigh(s, tree, l)
 
             if wp.static(contacts > 0):
                 height = height0 + dot(normal, moved)
                 for n in range(all_contacts):
                     l = tree.contact_link[n]
-                    point = origin[l] + times_one(rotation[l], tree.contact_point[n])
+                    point = point_of(s, tree, n)
                     deep = Number(tree.contact_radius[n]) - height - dot(normal, point)
                     if any_positive(deep):
                         point = point - tree.contact_radius[n] * normal
-                        velocity = vel_v[l] + cross(vel_w[l], point)
+                        velocity = velocity_at(s, l, point)
                         push = Vector()
                         if wp.static(contact_net > 0):
                             push = network_force(
@@ -213,8 +142,8 @@ def frame_kernel(
                             )
                         else:
                             push = penalty_force(deep, velocity, normal, physics)
-                        bias_f[l] = bias_f[l] - push
-                        bias_m[l] = bias_m[l] - cross(point, push)
+                        s.bias_f[l] = s.bias_f[l] - push
+                        s.bias_m[l] = s.bias_m[l] - cross(point, push)
 
             if wp.static(torque_net > 0):
                 learned = network_torques(
@@ -234,86 +163,40 @@ def frame_kernel(
             if wp.static(published):
                 form = substep == 0
                 if form:
-                    for l in range(all_links):
-                        mass[l] = tree.mass[tree.inertia_of[l]]
                     # Swapped in pairs, so that nothing is overwritten before it is read.
                     for l in range(all_links):
                         j = tree.inertia_of[l]
                         if j > l:
-                            h = first_moment[l]
-                            about = inertia_o[l]
-                            first_moment[l] = first_moment[j]
-                            inertia_o[l] = inertia_o[j]
-                            first_moment[j] = h
-                            inertia_o[j] = about
+                            h = s.first_moment[l]
+                            about = s.inertia_o[l]
+                            s.first_moment[l] = s.first_moment[j]
+                            s.inertia_o[l] = s.inertia_o[j]
+                            s.first_moment[j] = h
+                            s.inertia_o[j] = about
 
             # Joint forces and the mass matrix, leaves to root.
             for back in range(first_joint, all_links):
                 l = links - 1 - back + first_joint
-                p = tree.parent[l]
-                lw = axis_w[l]
-                lv = axis_v[l]
                 angle = position[l]
                 rate = speed[l]
                 pull = tau[l] - tree.damping[l] * rate - tree.stiffness[l] * angle
                 pull = pull + limit_torque(angle, rate, tree.lower[l], tree.upper[l], physics)
                 if wp.static(torque_net > 0):
                     pull = pull + learned[l]
-                x[l + dof_shift] = pull - dot(lw, bias_m[l]) - dot(lv, bias_f[l])
-                if p >= 0:
-                    bias_m[p] = bias_m[p] + bias_m[l]
-                    bias_f[p] = bias_f[p] + bias_f[l]
+                x[l + dof_shift] = pull - bias_of(s, tree, l)
                 if form:
-                    row = tree.row[l]
-                    depth = tree.depth[l]
-                    need_m = moment_of(inertia_o[l], first_moment[l], lw, lv)
-                    need_f = impulse_of(mass[l], first_moment[l], lw, lv)
-                    H[row + base_dofs + depth - 1] = dot(lw, need_m) + dot(lv, need_f) + Number(tree.armature[l])
-                    if p >= 0:
-                        mass[p] = mass[p] + mass[l]
-                        first_moment[p] = first_moment[p] + first_moment[l]
-                        inertia_o[p] = inertia_o[p] + inertia_o[l]
-                    for s in range(depth - 1):
-                        p = tree.path[l, s]
-                        H[row + base_dofs + s] = dot(axis_w[p], need_m) + dot(axis_v[p], need_f)
-                    if wp.static(free):
-                        for i in range(3):
-                            H[row + i] = need_m[i]
-                            H[row + i + 3] = need_f[i]
+                    add_inertia(s, tree, l, H)
             if wp.static(free):
-                moment = -bias_m[0] - cross(travel, bias_f[0])
-                thrust = -bias_f[0]
+                moment = -s.bias_m[0] - cross(travel, s.bias_f[0])
+                thrust = -s.bias_f[0]
                 for i in range(3):
                     x[i] = moment[i]
                     x[i + 3] = thrust[i]
                 if form:
-                    whole = inertia_o[0]
-                    h = first_moment[0]
-                    # Rotation, then force: -skew(mass times com), and the mass.
-                    H[0] = whole[0]
-                    H[1] = whole[3]
-                    H[2] = whole[1]
-                    H[3] = whole[4]
-                    H[4] = whole[5]
-                    H[5] = whole[2]
-                    H[6] = none
-                    H[7] = h[2]
-                    H[8] = -h[1]
-                    H[9] = Number(mass[0])
-                    H[10] = -h[2]
-                    H[11] = none
-                    H[12] = h[0]
-                    H[13] = none
-                    H[14] = H[9]
-                    H[15] = h[1]
-                    H[16] = -h[0]
-                    H[17] = none
-                    H[18] = none
-                    H[19] = none
-                    H[20] = H[9]
+                    add_base(s, tree, H)
             if form:
-                H = factored(H, tree, base_dofs)
-            x = solved(H, x, tree, base_dofs)
+                factor(H, tree)
+            solve(H, x, tree)
 
             # Semi-implicit Euler.
             for l in range(first_joint, all_links):

@@ -7,9 +7,12 @@ threads are what is many, W is 1.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import warp as wp
+
+SMALLEST = wp.constant(1.0e-20)  # a speed or a length, against dividing by zero
 
 
 class SimdTypes(NamedTuple):
@@ -21,10 +24,31 @@ class SimdTypes(NamedTuple):
     matrix: type  # [9, W]
 
 
+def rows(count: int, width: int) -> type:
+    """So many numbers of every lane, [count, W]."""
+    return wp.types.matrix((count, width), wp.float32)
+
+
 def simd_types(width: int) -> SimdTypes:
     """Of so many lanes."""
-    rows = (wp.types.matrix((count, width), wp.float32) for count in (3, 4, 9))
-    return SimdTypes(wp.types.vector(width, wp.float32), *rows)
+    return SimdTypes(wp.types.vector(width, wp.float32), *(rows(count, width) for count in (3, 4, 9)))
+
+
+@lru_cache(maxsize=64)
+def views(dtype: type, width: int) -> wp.Function:
+    """A function (address, start, count) that gives an array of `dtype` over a kernel's own memory, from row `start`.
+
+    The memory is a matrix of `rows`. A function takes an array without copying it, which Warp does with a matrix; and
+    an array that Warp makes in a kernel takes twice its memory on CUDA.
+    """
+    bytes_of_row = 4 * width
+
+    @wp.func
+    def view(room: wp.uint64, start: int, count: int):
+        at = room + wp.uint64(bytes_of_row) * wp.uint64(start)
+        return wp.array(ptr=at, shape=(count,), dtype=dtype)
+
+    return view
 
 
 @wp.func
@@ -60,16 +84,6 @@ def scaled(a: Any, s: Any):
 
 
 @wp.func
-def times(m: Any, v: Any):
-    """[9, W], [3, W] -> [3, W]."""
-    return wp.matrix_from_rows(
-        wp.cw_mul(m[0], v[0]) + wp.cw_mul(m[1], v[1]) + wp.cw_mul(m[2], v[2]),
-        wp.cw_mul(m[3], v[0]) + wp.cw_mul(m[4], v[1]) + wp.cw_mul(m[5], v[2]),
-        wp.cw_mul(m[6], v[0]) + wp.cw_mul(m[7], v[1]) + wp.cw_mul(m[8], v[2]),
-    )
-
-
-@wp.func
 def times_one(m: Any, v: wp.vec3):
     """[9, W], a vector that all lanes share -> [3, W]."""
     return wp.matrix_from_rows(
@@ -98,18 +112,4 @@ def product_one(a: Any, b: wp.mat33):
     for i in range(3):
         for j in range(3):
             out[3 * i + j] = b[0, j] * a[3 * i] + b[1, j] * a[3 * i + 1] + b[2, j] * a[3 * i + 2]
-    return out
-
-
-@wp.func
-def product_transposed(a: Any, b: Any):
-    """[9, W], [9, W] -> [9, W], the first times the second transposed."""
-    out = type(a)()
-    for i in range(3):
-        for j in range(3):
-            out[3 * i + j] = (
-                wp.cw_mul(a[3 * i], b[3 * j])
-                + wp.cw_mul(a[3 * i + 1], b[3 * j + 1])
-                + wp.cw_mul(a[3 * i + 2], b[3 * j + 2])
-            )
     return out

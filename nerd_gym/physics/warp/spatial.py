@@ -11,7 +11,7 @@ from typing import Any
 
 import warp as wp
 
-from .simd import cross, dot, product, product_one, scaled, times_one
+from .simd import SMALLEST, cross, dot, product, product_one, scaled, times_one
 from .tree import Tree
 
 # Cody and Waite's parts of pi / 2, and the polynomials of the Cephes library for float32.
@@ -20,7 +20,6 @@ SIN_1, SIN_2, SIN_3 = wp.constant(-1.6666654611e-1), wp.constant(8.3321608736e-3
 COS_1, COS_2 = wp.constant(4.166664568298827e-2), wp.constant(-1.388731625493765e-3)
 COS_3 = wp.constant(2.443315711809948e-5)
 QUARTERS = wp.constant(0.6366197723675814)  # in a radian
-SLOWEST = wp.constant(1.0e-20)  # rad/s, against dividing by zero
 
 
 @wp.func
@@ -168,7 +167,7 @@ def turned(quat: Any, omega: Any, dt: float):
     share = type(speed)()
     r = wp.int32(0)
     while r < len(speed):
-        share[r] = wp.where(speed[r] > SLOWEST, sine[r] / wp.max(speed[r], SLOWEST), 0.5 * dt)
+        share[r] = wp.where(speed[r] > SMALLEST, sine[r] / wp.max(speed[r], SMALLEST), 0.5 * dt)
         r += 1
     return unit_quat(quat_times(scaled(omega, share), type(speed)(1.0) - versine, quat))
 

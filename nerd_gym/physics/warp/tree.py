@@ -44,6 +44,11 @@ class TreeShape(NamedTuple):
         return rows
 
     @property
+    def deepest(self) -> int:
+        """The longest path, in joints."""
+        return max(map(len, self.paths()))
+
+    @property
     def key(self) -> str:
         """For names of kernels."""
         parents = "_".join("w" if parent < 0 else str(parent) for parent in self.parents)
@@ -73,6 +78,7 @@ class Tree:
     com: wp.array(dtype=wp.vec3)  # [L], in the link's frame
     inertia: wp.array(dtype=wp.mat33)  # [L], about the com
     inertia_of: wp.array(dtype=wp.int32)  # [L], whose inertia stands for link l's in H: l itself if right
+    composite_mass: wp.array(dtype=wp.float32)  # [L], in H: of a link and all that it carries
     armature: wp.array(dtype=wp.float32)  # [L]
     damping: wp.array(dtype=wp.float32)  # [L]
     stiffness: wp.array(dtype=wp.float32)  # [L]
@@ -123,9 +129,13 @@ def make_tree(links: Links, robot: RobotModel, device: wp.Device) -> Tree:
     skew[:, 0, 1], skew[:, 0, 2], skew[:, 1, 2] = -z, y, -x
     skew -= skew.transpose(0, 2, 1)
     shape = shape_of(robot, links)
-    path = np.zeros((count, max(1, *map(len, shape.paths()))), np.int32)
+    path = np.zeros((count, max(1, shape.deepest)), np.int32)
     for l, above in enumerate(shape.paths()):
         path[l, : len(above)] = above
+    composite = np.array(links["mass"], float)[links["inertia_of"]]
+    for l in range(count - 1, -1, -1):
+        if shape.parents[l] >= 0:
+            composite[shape.parents[l]] += composite[l]
     link, local = [], []
     for body, point in zip(robot.candidates.body, robot.candidates.position, strict=True):
         carrier, rotation, position = links["frames"][int(body)]
@@ -147,6 +157,7 @@ def make_tree(links: Links, robot: RobotModel, device: wp.Device) -> Tree:
         "com": (links["com"], wp.vec3),
         "inertia": (links["inertia"], wp.mat33),
         "inertia_of": (links["inertia_of"], wp.int32),
+        "composite_mass": (composite, wp.float32),
         "armature": (per_link(links.get("armature", m.dof_armature[robot.joint_qd])), wp.float32),
         "damping": (per_link(links.get("damping", m.dof_damping[robot.joint_qd])), wp.float32),
         "stiffness": (per_link(m.jnt_stiffness[first:]), wp.float32),
