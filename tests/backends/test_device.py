@@ -5,6 +5,7 @@ import torch
 import warp as wp
 
 from nerd_gym.backends import backend_class
+from nerd_gym.dynamics.features.kernel_tables import FROZEN_POSE
 from nerd_gym.dynamics.features.kernels import advance_kernel, encode_kernel
 from nerd_gym.dynamics.models.checkpoint import save_model
 from nerd_gym.dynamics.models.mlp import MlpModel
@@ -108,7 +109,7 @@ def test_kernels_compile_to_ptx(name, tmp_path):
     kernels += [encode_kernel(fused), advance_kernel(fused)]
     if model.free_base:
         tree = make_tree(read_links(model), model, wp.get_device("cpu"))
-        with_prior = fused._replace(free_fall_prior=False, predicted_distance=False, has_prior=True)
+        with_prior = fused._replace(prior=FROZEN_POSE, near=1)
         frozen = frozen_shape_of(tree)
         kernels += [frozen_pose_kernel(frozen, 1), frozen_pose_kernel(frozen, 1, constraint=True)]
         kernels += [encode_kernel(with_prior), advance_kernel(with_prior)]

@@ -1,4 +1,4 @@
-"""The few-poses computation of a frame as a prior: inertias and the contact law come from data."""
+"""The few-poses computation of a frame: inertias and the contact law come from data."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ LAW_TENSORS = {PENALTY: "prior.gains", CONSTRAINT: "prior.constraint"}  # in a m
 LAW_SIZES = {PENALTY: 4, CONSTRAINT: len(ConstraintLaw._fields)}  # numbers that a contact law has
 
 
-class FrozenPosePrior:
-    """The prior of a robot: parameters [P] as identification gives them, and the gains of its contact law.
+class FrozenPose:
+    """A robot at few poses per frame: parameters [P] as identification gives them, and the gains of its contact law.
 
     Four gains are those of the penalty law (ke, kd, kf, mu), seven those of MuJoCo's constraints
     (:class:`ConstraintLaw`), which are the joint limits' law too. ``pose_updates`` is how often the pose is updated in

@@ -12,7 +12,7 @@ from nerd_gym.data.reader import Data, Transitions, nearness
 from nerd_gym.dynamics.features.robot_centric import RobotCentric
 from nerd_gym.dynamics.identify.contact_law import Gains, fit_constraint_law, fit_contact_gains
 from nerd_gym.dynamics.identify.free_base import identify_free
-from nerd_gym.dynamics.models.frozen_pose import CONSTRAINT, LAW_TENSORS, PENALTY, POSE_UPDATES, FrozenPosePrior
+from nerd_gym.dynamics.models.frozen_pose import CONSTRAINT, LAW_TENSORS, PENALTY, POSE_UPDATES, FrozenPose
 from nerd_gym.dynamics.models.inertias import Inertias
 from nerd_gym.physics.warp.constraint_params import ConstraintLaw
 from nerd_gym.robots.kinematics import Kinematics
@@ -83,7 +83,7 @@ class Priors:
     def __init__(self, inertias: Inertias, gains: Sequence[float], pose_updates: int):
         self.robot = inertias.robot
         self._relative = RobotCentric(Kinematics(self.robot))
-        self._prior = FrozenPosePrior(self.robot, inertias.parameters, torch.tensor(gains), pose_updates=pose_updates)
+        self._prior = FrozenPose(self.robot, inertias.parameters, torch.tensor(gains), pose_updates=pose_updates)
 
     def __call__(self, gains: Gains, given: Transitions) -> Tensor:
         """qd [B, nv] a frame later."""
