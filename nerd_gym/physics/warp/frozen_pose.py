@@ -43,12 +43,13 @@ SLOWEST = wp.constant(1.0e-20)  # m/s, against dividing by zero
 
 
 @lru_cache(maxsize=32)
-def frozen_pose_kernel(shape: Shape, width: int, constraint: bool = False) -> wp.Kernel:
+def frozen_pose_kernel(shape: Shape, width: int, constraint: bool = False, paired: bool = False) -> wp.Kernel:
     """Step and change of velocity [N, nv] of rows `first`, ..., in the base's axes at the frame's start.
 
     And how far over the ground the candidates [N, C] would be at its end, if nothing happened until then. A thread
     computes `width` robots. Contacts and limits are springs and dampers, or MuJoCo's constraints; a kernel has the code
-    of one law only.
+    of one law only. `paired`, H holds other links' inertias (tree.inertia_of), the forces of motion the right ones, as
+    in the published simulator: there H multiplies spatial accelerations, and the base's w x v no longer cancels.
     """
     links, contacts = len(shape.parents), shape.contacts
     nv = links + 5
@@ -205,6 +206,10 @@ def frozen_pose_kernel(shape: Shape, width: int, constraint: bool = False) -> wp
             rotation[0] = identity
             vel_w[0] = w
             acc_v[0] = -gravity
+            drift = Vector()
+            if paired:
+                drift = cross(w, base_v)
+                acc_v[0] = drift - gravity
             for l in range(all_links):
                 if l > 0:
                     p = tree.parent[l]
@@ -268,6 +273,21 @@ def frozen_pose_kernel(shape: Shape, width: int, constraint: bool = False) -> wp
                 bias_m[l] = times(about, aw) + cross(h, av) + cross(lw, momentum_m) + cross(lv, momentum_f)
                 bias_f[l] = m * av - cross(h, aw) + cross(lw, momentum_f)
 
+            if paired:
+                # Swapped in pairs, so that nothing is overwritten before it is read.
+                for l in range(all_links):
+                    j = tree.inertia_of[l]
+                    if j > l:
+                        m = mass[l]
+                        h = first_moment[l]
+                        about = inertia_o[l]
+                        mass[l] = mass[j]
+                        first_moment[l] = first_moment[j]
+                        inertia_o[l] = inertia_o[j]
+                        mass[j] = m
+                        first_moment[j] = h
+                        inertia_o[j] = about
+
             # Forces but for contacts and limits, and the mass matrix, leaves to root.
             for back in range(1, all_links):
                 l = links - back
@@ -282,6 +302,8 @@ def frozen_pose_kernel(shape: Shape, width: int, constraint: bool = False) -> wp
                 inertia_o[p] = inertia_o[p] + inertia_o[l]
                 need_m = times(inertia_o[l], lw) + cross(first_moment[l], lv)
                 need_f = mass[l] * lv - cross(first_moment[l], lw)
+                if paired:
+                    free[l + 5] = free[l + 5] + dot(need_f, drift)
                 row = (l + 5) * nv
                 H[row + l + 5] = dot(lw, need_m) + dot(lv, need_f) + Number(tree.armature[l])
                 if constraint:
@@ -300,6 +322,9 @@ def frozen_pose_kernel(shape: Shape, width: int, constraint: bool = False) -> wp
             bias_force = bias_f[0]
             whole = inertia_o[0]
             h = first_moment[0]
+            if paired:
+                bias_mass = bias_mass - cross(h, drift)
+                bias_force = bias_force - mass[0] * drift
             for i in range(3):
                 free[i] = -bias_mass[i]
                 free[i + 3] = -bias_force[i]
@@ -572,6 +597,8 @@ def frozen_pose_kernel(shape: Shape, width: int, constraint: bool = False) -> wp
                 change[env, k] = u[k, r] - qd[env, k]
 
     name = "frozen_pose_constraint" if constraint else "frozen_pose"
+    if paired:
+        name += "_paired"
     key = "_".join([name, *map(str, shape.parents), str(nv), str(contacts), str(width)]).replace("-", "m")
     module = wp.get_module(f"nerd_gym.frozen_pose.{key}")
     module.options["enable_backward"] = False
