@@ -33,7 +33,8 @@ class FrozenPose:
 
     Four gains are those of the penalty law (ke, kd, kf, mu), seven those of MuJoCo's constraints
     (:class:`ConstraintLaw`), which are the joint limits' law too. ``pose_updates`` is how often the pose is updated in
-    a frame, ``width`` the number of robots that a thread computes (default: the device's).
+    a frame, ``width`` the number of robots that a thread computes (default: the device's). ``inertia_of`` [L] says
+    whose inertia stands for each link's in the mass matrix, if not its own.
     """
 
     def __init__(
@@ -45,19 +46,20 @@ class FrozenPose:
         threads: int | None = None,
         pose_updates: int = POSE_UPDATES,
         width: int | None = None,
+        inertia_of: Tensor | None = None,
     ):
         init_warp()
         self.robot, self.device, self.threads = robot, torch.device(device), threads
         self.contact_law = next(name for name, size in LAW_SIZES.items() if size == len(gains))
         constraint = self.contact_law == CONSTRAINT
         on = wp.device_from_torch(self.device)
-        links = Inertias(robot, parameters.double().cpu()).links()
+        links = Inertias(robot, parameters.double().cpu(), inertia_of=inertia_of).links()
         tree = make_tree(links, robot, on)
         shape = shape_of(tree)
         self._physics = make_params(robot, robot.substeps)
         self._constraints = make_constraint_params(robot, links, on) if constraint else no_constraint_params(on)
         self._width = width or (WIDEST if self.device.type == "cpu" else 1)
-        self._kernel = frozen_pose_kernel(shape, self._width, constraint)
+        self._kernel = frozen_pose_kernel(shape, self._width, constraint, inertia_of is not None)
         self._constants = [tree, self._physics, make_dof_paths(shape, on), self._constraints, pose_updates]
         self.set_gains(*map(float, gains))
 

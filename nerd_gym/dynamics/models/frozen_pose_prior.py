@@ -31,7 +31,7 @@ class FrozenPosePrior(Prior):
     """
 
     kind = FROZEN_POSE
-    fact_names = ("pose_updates", "contact_law")
+    fact_names = ("pose_updates", "contact_law", "inertia_of")
     writes = ("step", "change", "ahead")
     centred = False
     near = 1
@@ -43,7 +43,15 @@ class FrozenPosePrior(Prior):
         self._own = {name: tensors[name].detach().cpu() for name in ("prior.parameters", law)}
         pose_updates = int(facts.get("pose_updates", 1))  # files of the first version have one
         parameters, gains = self._own["prior.parameters"], self._own[law]
-        self.frozen_pose = FrozenPose(self.robot, parameters, gains, self.device, threads, pose_updates)
+        self.frozen_pose = FrozenPose(
+            self.robot,
+            parameters,
+            gains,
+            self.device,
+            threads,
+            pose_updates,
+            inertia_of=read_pairing(self.robot, facts.get("inertia_of")),
+        )
 
     @classmethod
     def new_facts(cls, robot: RobotModel) -> dict[str, Any]:
@@ -89,3 +97,14 @@ class FrozenPosePrior(Prior):
 
     def expected_after(self, buffers: StepBuffers, now: Motion) -> tuple[Tensor, Tensor]:
         return buffers.step, buffers.change
+
+
+def read_pairing(robot: RobotModel, inertia_of: list[int] | None) -> Tensor | None:
+    """Whose inertia stands for each link's in the mass matrix, if links are swapped in pairs and the base is not."""
+    if inertia_of is None:
+        return None
+    count = robot.nj + 1
+    valid = len(inertia_of) == count and all(type(l) is int and 0 <= l < count for l in inertia_of)
+    if not valid or inertia_of[0] or any(inertia_of[l] != own for own, l in enumerate(inertia_of)):
+        raise ValueError(f"inertia_of = {inertia_of!r}; valid: pairs of links 1 to {count - 1}, swapped")
+    return torch.tensor(inertia_of)

@@ -73,6 +73,8 @@ def identify_prior(data: Data, seed: int) -> tuple[dict[str, Tensor], dict[str, 
     gains = torch.tensor(law.gains, dtype=torch.float64)
     tensors = {"prior.parameters": inertias.parameters, LAW_TENSORS[name]: gains}
     learned = {"rank": inertias.rank, "residual": inertias.residual, "contact_law": name}
+    if inertias.inertia_of is not None:
+        learned["inertia_of"] = inertias.inertia_of.tolist()
     learned |= {"pose_updates": law.pose_updates, "contact_gains": [float(f"{gain:.5g}") for gain in law.gains]}
     return tensors, learned | {"prior_unexplained": {name: law.unexplained for name, law in laws.items()}}
 
@@ -83,7 +85,13 @@ class Priors:
     def __init__(self, inertias: Inertias, gains: Sequence[float], pose_updates: int):
         self.robot = inertias.robot
         self._relative = RobotCentric(Kinematics(self.robot))
-        self._prior = FrozenPose(self.robot, inertias.parameters, torch.tensor(gains), pose_updates=pose_updates)
+        self._prior = FrozenPose(
+            self.robot,
+            inertias.parameters,
+            torch.tensor(gains),
+            pose_updates=pose_updates,
+            inertia_of=inertias.inertia_of,
+        )
 
     def __call__(self, gains: Gains, given: Transitions) -> Tensor:
         """qd [B, nv] a frame later."""
