@@ -111,7 +111,7 @@ def test_kernels_compile_to_ptx(name, tmp_path):
         tree = make_tree(read_links(model), model, wp.get_device("cpu"))
         with_prior = fused._replace(prior=FROZEN_POSE, near=1)
         frozen = frozen_shape_of(tree)
-        kernels += [frozen_pose_kernel(frozen, 1), frozen_pose_kernel(frozen, 1, constraint=True)]
+        kernels += [frozen_pose_kernel(frozen, 1, *laws) for laws in ((), (True,), (False, True))]
         kernels += [encode_kernel(with_prior), advance_kernel(with_prior)]
     for kernel in kernels:
         folder = tmp_path / kernel.key

@@ -12,6 +12,7 @@ from nerd_gym.dynamics.models.network_model import NetworkModel
 from nerd_gym.dynamics.models.residual import ResidualModel
 from nerd_gym.dynamics.training.train import unexplained
 from nerd_gym.robots.kinematics import Kinematics
+from nerd_gym.robots.links import published_inertia_pairing, read_links
 from nerd_gym.robots.state import Motion
 from nerd_gym.robots.symmetry import group, transform_joints, transform_state
 from tests.support.grid import robot
@@ -46,6 +47,24 @@ def test_the_more_pose_updates_the_smaller_the_residual(name):
         left = unexplained(model, true_change, change - true_change)
         assert max(left.values()) < bound, (pose_updates, left)
         assert max(unexplained(model, true_step, step - true_step).values()) < 0.1 * bound
+
+
+def test_inertias_of_other_links_in_the_mass_matrix_explain_the_published_simulator():
+    """Without the pairing not even the joints in flight move as they do there."""
+    model, batch = robot("anymal"), motion("anymal", "warp", reference=True)
+    now, after = (Motion(batch["q"][:, t], batch["qd"][:, t]) for t in (0, 1))
+    _, true_change = RobotCentric(Kinematics(model)).relative_motion(now, after)
+    plane = batch["ground_point"], batch["ground_normal"]
+    pairing = torch.as_tensor(published_inertia_pairing(model, read_links(model)))
+    own = torch.arange(model.nj + 1)
+    right, paired, itself = (
+        FrozenPose(model, *true_prior(model).values(), inertia_of=order)(now, batch["force"][:, 0], plane)[1]
+        for order in (None, pairing, own)
+    )
+    assert max(unexplained(model, true_change, paired - true_change).values()) < 0.05
+    assert max(unexplained(model, true_change, right - true_change).values()) > 0.5
+    # With its own inertia for every link the kernel is the one for right simulators.
+    torch.testing.assert_close(itself, right, atol=2e-3, rtol=2e-3)
 
 
 def test_rows_of_the_prior_do_not_depend_on_each_other():
