@@ -24,7 +24,7 @@ import tyro
 from nerd_gym.data.reader import Data, windows
 from nerd_gym.dynamics.models.base import kind_of
 from nerd_gym.dynamics.models.frozen_pose import POSE_UPDATES
-from nerd_gym.dynamics.models.mlp import MlpModel
+from nerd_gym.dynamics.models.residual import ResidualModel
 from nerd_gym.dynamics.training.loop import Recipe, TrainingLoop
 from nerd_gym.dynamics.training.residual import identify_prior
 from nerd_gym.dynamics.training.train import NETWORK_RECIPES, explained, rollout_error
@@ -109,7 +109,7 @@ def no_symmetry(wanted: bool) -> Iterator[None]:
         symmetry.group = original
 
 
-def new_model(kind: str, case: Case, data: Data, prior: dict[str, torch.Tensor]) -> MlpModel:
+def new_model(kind: str, case: Case, data: Data, prior: dict[str, torch.Tensor]) -> ResidualModel:
     """Fresh; one without its prior is an mlp."""
     cls = kind_of("mlp" if case.without == "prior" else kind)
     facts = cls.new_facts(data.robot) | {
@@ -152,7 +152,7 @@ def run(kind: str, case: Case, data: Data, prior: dict[str, torch.Tensor]) -> di
     return judged(model, data, time.process_time() - start)
 
 
-def judged(model: MlpModel, data: Data, seconds: float) -> dict[str, float]:
+def judged(model: ResidualModel, data: Data, seconds: float) -> dict[str, float]:
     """What a model that took so long to train leaves unexplained and how far it errs; it is closed."""
     r2 = explained(model, data.held)
     figures = {f"unexplained {name}": 1 - value for name, value in r2.items()}

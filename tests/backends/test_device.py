@@ -5,6 +5,7 @@ import torch
 import warp as wp
 
 from nerd_gym.backends import backend_class
+from nerd_gym.dynamics.features.kernel_tables import FROZEN_POSE
 from nerd_gym.dynamics.features.kernels import advance_kernel, encode_kernel
 from nerd_gym.dynamics.models.checkpoint import save_model
 from nerd_gym.dynamics.models.mlp import MlpModel
@@ -106,8 +107,8 @@ def test_kernels_compile_to_ptx(name, tmp_path):
     ]
     kernels += [encode_kernel(fused), advance_kernel(fused)]
     if model.free_base:
-        with_prior = fused._replace(free_fall_prior=False, predicted_distance=False, has_prior=True)
-        kernels += [frozen_pose_kernel(shape, 1), frozen_pose_kernel(shape, 1, constraint=True)]
+        with_prior = fused._replace(prior=FROZEN_POSE, near=1)
+        kernels += [frozen_pose_kernel(shape, 1, *laws) for laws in ((), (True,), (False, True))]
         kernels += [encode_kernel(with_prior), advance_kernel(with_prior)]
     for kernel in kernels:
         folder = tmp_path / kernel.key

@@ -136,5 +136,5 @@ def test_predictions_are_equivariant(name):
         return worst
 
     assert worst_error(model.predict) < 1e-4 and worst_error(predict_in_torch) < 1e-4
-    model.canonical.size = 1  # without the canonical choice the same network is not symmetric
+    model.view.canonical.size = 1  # without the canonical choice the same network is not symmetric
     assert worst_error(predict_in_torch) > 1e-2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -59,9 +60,9 @@ def trajectories(name: str, frames: int = 24, rows: int = 128) -> dict[str, Tens
 
 
 @lru_cache(maxsize=4)
-def motion(name: str, backend: str, frames: int = 8, rows: int = 256) -> dict[str, Tensor]:
+def motion(name: str, backend: str, frames: int = 8, rows: int = 256, **options: Any) -> dict[str, Tensor]:
     """Random motion of a teacher, in windows of one frame."""
-    teacher = make_backend(backend, robot(name), rows)
+    teacher = make_backend(backend, robot(name), rows, **options)
     sampler = Sampler(teacher, ranges_for(robot(name), "wide"), 0, 0)
     sampler.start()
     forces, parts = sampler.forces(frames), []

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 import torch
 import warp as wp
-from torch import Tensor
 
 from nerd_gym.physics.warp.launch import filled
 
 from .canonical import Canonical
 from .normaliser import Normaliser
+
+# What a network corrects, as kernels tell it apart.
+PRIORS = CONSTANT_VELOCITY, FREE_FALL, FROZEN_POSE = "constant_velocity", "free_fall", "frozen_pose"
 
 
 class Sizes(NamedTuple):
@@ -27,9 +28,8 @@ class Sizes(NamedTuple):
     shown: int  # entries of the joints' view that it sees
     limited: int  # L joints with limits
     elements: int  # G of the symmetry group
-    free_fall_prior: bool  # whether outputs are the residual over free fall
-    predicted_distance: bool  # whether distances predicted for the frame's end are inputs at the finer scale too
-    has_prior: bool  # whether outputs are the residual over a frozen-pose prior
+    prior: str  # one of PRIORS
+    near: int  # features of a distance: 1, the one predicted for the frame's end; 4, or 5 with that one
 
     @property
     def view(self) -> int:
@@ -39,15 +39,8 @@ class Sizes(NamedTuple):
     @property
     def inputs(self) -> int:
         """D of the network."""
-        own = self.view - 4 * self.joints + self.shown + 2 * self.near * self.limited
-        if self.has_prior:
-            return own + self.distinct + self.joints + 6
-        return own + (self.near + 3) * self.distinct
-
-    @property
-    def near(self) -> int:
-        """Features of a distance."""
-        return 1 if self.has_prior else 4 + self.predicted_distance
+        own = self.view - 4 * self.joints + self.shown + self.near * (self.distinct + 2 * self.limited)
+        return own + (self.joints + 6 if self.prior == FROZEN_POSE else 3 * self.distinct)
 
 
 @wp.struct
@@ -88,17 +81,6 @@ class Scale:
     output_mean: wp.array(dtype=wp.float32)
     output_std: wp.array(dtype=wp.float32)
     output_limit: wp.array(dtype=wp.float32)
-
-
-class Shown(NamedTuple):
-    """What a model tells its network."""
-
-    gravity: bool
-    distinct: np.ndarray  # candidates
-    entries: Tensor  # of the joints' view
-    limited: Tensor  # joints
-    limits: Tensor  # [2, limited]
-    canonical: Canonical
 
 
 def make_views(canonical: Canonical, device: torch.device) -> Views:

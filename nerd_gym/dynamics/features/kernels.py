@@ -1,8 +1,8 @@
 """A network's inputs, and the step that its output means, as Warp kernels with a thread per environment.
 
-They give what models/mlp.py gives in torch, where every operation is a pass over the batch. Poses and velocities are in
-the axes of a free base about its origin, or in the world's for a fixed base, so that nothing depends on where a robot
-walks.
+They give what models/residual.py gives in torch, where every operation is a pass over the batch. Poses and velocities
+are in the axes of a free base about its origin, or in the world's for a fixed base, so that nothing depends on where a
+robot walks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 import warp as wp
 
 from .contacts import COARSE, DEEPEST, DEEPEST_PREDICTED, FINE
-from .kernel_tables import Body, Scale, Sizes, Views
+from .kernel_tables import CONSTANT_VELOCITY, FREE_FALL, FROZEN_POSE, Body, Scale, Sizes, Views
 from .normaliser import BUSY, INPUT_LIMIT, STILL, TOUCHING
 
 NEAR, TOUCH = wp.constant(COARSE), wp.constant(FINE)
@@ -80,11 +80,11 @@ def put_near(
 def encode_kernel(sizes: Sizes) -> wp.Kernel:
     """Normalised inputs [N, D], elements [N] and what a network's word counts [N], of environments `first`, ...
 
-    Without a prior, from how the candidates move over the ground as physics/warp/distance.py tells it.
+    Contacts are as the prior tells them: distances at the frame's end if poses are frozen, else how the candidates move
+    over the ground (physics/warp/distance.py).
     """
-    nj, free, gravity, ground, candidates, distinct, shown, limited, elements, *flags = sizes
-    free_fall_prior, predicted_distance, has_prior = flags
-    predicted_distance, near_features = int(predicted_distance), sizes.near
+    nj, free, gravity, ground, candidates, distinct, shown, limited, elements, prior, near_features = sizes
+    free_fall, frozen_pose, predicted_distance = prior == FREE_FALL, prior == FROZEN_POSE, int(near_features == 5)
     q_shift, dof_shift = (7, 6) if free else (0, 0)
     view_size, points, per_element = sizes.view, max(distinct, 1), wp.types.vector(elements, wp.float32)
     at_gravity = 4 * nj
@@ -93,7 +93,7 @@ def encode_kernel(sizes: Sizes) -> wp.Kernel:
     hidden = 4 * nj - shown  # the rest of the view stands so much earlier among the inputs
     at_near = view_size - hidden
     at_slip = at_near + near_features * distinct
-    at_limits = at_slip + (0 if has_prior else 3 * distinct)
+    at_limits = at_slip + (0 if frozen_pose else 3 * distinct)
     at_prior = at_limits + 2 * near_features * limited
 
     def see(
@@ -133,7 +133,7 @@ def encode_kernel(sizes: Sizes) -> wp.Kernel:
         if wp.static(free):
             world = wp.transpose(matrix_of(q[env, 3], q[env, 4], q[env, 5], q[env, 6]))
             base_w = wp.vec3(qd[env, 3], qd[env, 4], qd[env, 5])
-        elif wp.static(not has_prior):
+        elif wp.static(not frozen_pose):
             for i in range(3):
                 for j in range(3):
                     world[i, j] = turned[env, 3 * j + i]
@@ -157,7 +157,7 @@ def encode_kernel(sizes: Sizes) -> wp.Kernel:
                 view[at_normal + i] = outward[i]
             if wp.static(free):
                 view[at_spin + i] = base_w[i]
-        if wp.static(ground and not has_prior):
+        if wp.static(ground and not frozen_pose):
             for k in range(candidates):
                 slot = body.slot[k]
                 if slot >= 0:
@@ -183,7 +183,7 @@ def encode_kernel(sizes: Sizes) -> wp.Kernel:
             row = k // nj
             value = view[row * nj + views.permutation[e, k - row * nj]] * views.joint_sign[e, k]
             put(inputs, env, i, value, scale)
-            if wp.static(free_fall_prior) and row >= 2:
+            if wp.static(free_fall) and row >= 2:
                 value = value / scale.input_std[i]
                 size += BUSY_SHARE * value * value / float(nj)
         rotation_f = views.vector[e]
@@ -197,13 +197,13 @@ def encode_kernel(sizes: Sizes) -> wp.Kernel:
                 put(inputs, env, at_normal - hidden + i, outward[i], scale)
             if wp.static(free):
                 put(inputs, env, at_spin - hidden + i, base_w[i], scale)
-            if wp.static(free_fall_prior):
+            if wp.static(free_fall):
                 value = base_w[i] / scale.input_std[at_spin - hidden + i]
                 size += BUSY_SHARE * value * value / 3.0
         if wp.static(ground):
             for k in range(distinct):
                 at = views.candidates[e, k]
-                if wp.static(has_prior):
+                if wp.static(frozen_pose):
                     put_predicted(inputs, env, at_near + k, ahead[env, body.distinct[at]], scale)
                 else:
                     near = put_near(
@@ -218,7 +218,7 @@ def encode_kernel(sizes: Sizes) -> wp.Kernel:
             at = views.permutation[e, j]
             position = view[at] * views.joint_sign[e, j]
             rate = view[2 * nj + at] * views.joint_sign[e, 2 * nj + j]
-            if wp.static(has_prior):
+            if wp.static(frozen_pose):
                 put_predicted(inputs, env, at_limits + k, position - body.lower[k] + dt * rate, scale)
                 put_predicted(inputs, env, at_limits + limited + k, body.upper[k] - position - dt * rate, scale)
             else:
@@ -229,7 +229,7 @@ def encode_kernel(sizes: Sizes) -> wp.Kernel:
                     inputs, env, at_limits + limited + k, 2 * limited, gap, -rate, dt, predicted_distance, scale
                 )
                 limit = wp.max(limit, wp.max(lower, upper))
-        if wp.static(has_prior):
+        if wp.static(frozen_pose):
             # The prior's change beyond free fall; where there is none the output is gated.
             prior_v = rotation_f * wp.vec3(change[env, 0], change[env, 1], change[env, 2]) - body.fall * down
             prior_w = views.pseudo[e] * wp.vec3(change[env, 3], change[env, 4], change[env, 5])
@@ -244,7 +244,7 @@ def encode_kernel(sizes: Sizes) -> wp.Kernel:
                 value = value / scale.input_std[at_prior + j]
                 size += BUSY_SHARE * value * value / float(6 + nj)
             gate[env] = wp.sqrt(wp.min(1.0, size))
-        if wp.static(free_fall_prior):
+        if wp.static(free_fall):
             touch = wp.max(0.0, 1.0 - (1.0 - touch) / TOUCH_SHARE)
             limit = wp.max(0.0, 1.0 - (1.0 - limit) / TOUCH_SHARE)
             gate[env] = wp.sqrt(wp.min(1.0, size + touch * touch + limit * limit))
@@ -255,8 +255,8 @@ def encode_kernel(sizes: Sizes) -> wp.Kernel:
 @lru_cache(maxsize=32)
 def advance_kernel(sizes: Sizes) -> wp.Kernel:
     """Moves q and qd of environments `first`, ... in position_f by what a network's output [N, 2 nv] means."""
-    nj, free, free_fall_prior, has_prior = sizes.joints, sizes.free, sizes.free_fall_prior, sizes.has_prior
-    guarded = free_fall_prior or has_prior
+    nj, free, prior = sizes.joints, sizes.free, sizes.prior
+    gated, free_fall, frozen_pose = prior != CONSTANT_VELOCITY, prior == FREE_FALL, prior == FROZEN_POSE
     q_shift, dof_shift = (7, 6) if free else (0, 0)
     nv = nj + dof_shift
     size = 2 * nv
@@ -279,7 +279,7 @@ def advance_kernel(sizes: Sizes) -> wp.Kernel:
         out = wp.zeros(shape=(size,), dtype=wp.float32)
         for i in range(size):
             value = outputs[env, i] * scale.output_std[i]
-            if wp.static(guarded):
+            if wp.static(gated):
                 value = gate[env] * value
             value = scale.output_mean[i] + value
             limit = scale.output_limit[i]
@@ -296,7 +296,7 @@ def advance_kernel(sizes: Sizes) -> wp.Kernel:
             change = sign * out[nv + at]
             rate = qd[env, dof_shift + j]
             displacement = sign * out[at] + dt * 0.5 * change
-            if wp.static(has_prior):
+            if wp.static(frozen_pose):
                 displacement += prior_step[env, dof_shift + j]
                 change += prior_change[env, dof_shift + j]
             else:
@@ -314,11 +314,11 @@ def advance_kernel(sizes: Sizes) -> wp.Kernel:
             rotation = matrix_of(quat[3], quat[0], quat[1], quat[2])
             velocity = wp.vec3(qd[env, 0], qd[env, 1], qd[env, 2])
             w = wp.vec3(qd[env, 3], qd[env, 4], qd[env, 5])
-            if wp.static(free_fall_prior):
+            if wp.static(free_fall):
                 change_v = change_v + body.fall * (wp.transpose(rotation) * body.gravity)
             moved = residual_v + 0.5 * dt * change_v
             step = residual_w + 0.5 * dt * change_w
-            if wp.static(has_prior):
+            if wp.static(frozen_pose):
                 moved += wp.vec3(prior_step[env, 0], prior_step[env, 1], prior_step[env, 2])
                 step += wp.vec3(prior_step[env, 3], prior_step[env, 4], prior_step[env, 5])
                 change_v += wp.vec3(prior_change[env, 0], prior_change[env, 1], prior_change[env, 2])
@@ -347,7 +347,7 @@ def advance_kernel(sizes: Sizes) -> wp.Kernel:
 
 
 def _kernel(function, name: str, sizes: Sizes) -> wp.Kernel:
-    key = "_".join([name, *(str(int(size)) for size in sizes)])
+    key = "_".join([name, *(size if isinstance(size, str) else str(int(size)) for size in sizes)])
     module = wp.get_module(f"nerd_gym.fused.{key}")
     module.options["enable_backward"] = False
     module.options["max_unroll"] = 3

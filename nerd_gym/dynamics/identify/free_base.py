@@ -7,7 +7,8 @@ the base's linear velocity in world axes and its angular velocity in body axes t
 
     qd += dt qdd(q, qd);  p += dt v;  quat = quat exp(dt w);  joints += dt rates.
 
-What the data cannot tell is left at a plain prior, as far as that leaves every link a body that can exist.
+What the data cannot tell is left at a plain prior, as far as that leaves every link a body that can exist. If no bodies
+explain the frames, the teacher may hold inertias of other links in its mass matrix (pairing.py).
 """
 
 from __future__ import annotations
@@ -23,17 +24,22 @@ from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.rotations import quat_conjugate, quat_exp, quat_log, quat_multiply
 
 from .fixed_base import CALM, solve_rank
+from .pairing import PairedRegressor, swaps
 
 MOST_FRAMES = 1000  # that Gauss-Newton goes through
 EXACT = 1e-4  # of a frame's change of velocity: no need to explain more
+MISPAIRED = 0.1  # of a frame's change of velocity: right bodies explain more
+WORTH = 0.5  # of what right bodies leave unexplained, which others must leave at most
+FEW = 300  # frames that choose among pairings
 LEAST = 1e-3  # of the prior: the smallest eigenvalue of a link's pseudo-inertia
 
 
 class FreeIdentification:
     """Fits parameters to frames without contact."""
 
-    def __init__(self, robot: RobotModel):
-        self.robot, self.regressor = robot, Regressor(robot)
+    def __init__(self, robot: RobotModel, inertia_of: Tensor | None = None):
+        self.robot, self.inertia_of = robot, inertia_of
+        self.regressor = Regressor(robot) if inertia_of is None else PairedRegressor(robot, inertia_of)
         m = robot.mj_model
         self._low, self._high = torch.as_tensor(robot.joint_range).unbind(-1)
         self._stiffness = torch.as_tensor(m.jnt_stiffness[1:].copy())
@@ -104,7 +110,17 @@ class FreeIdentification:
         residual, parameters, rank, null = best
         if parameters is None or null is None:
             raise ValueError(f"no inertias of {self.robot.name} explain the frames given; are they free of contact?")
-        return Inertias(self.robot, self.possible(parameters, null), rank, residual)
+        return Inertias(self.robot, self.possible(parameters, null), rank, residual, self.inertia_of)
+
+    def unexplained(self, frames: Transitions) -> float:
+        """Of the accelerations of some frames, by the first guess: rms over the rms."""
+        some = {name: value[:: len(value) // FEW + 1] for name, value in self.calm(frames).items()}
+        parameters, _ = self.guess(some)
+        still = self.regressor(some["q"], some["qd"], torch.zeros_like(some["qd"])) @ parameters
+        mass = self.regressor.mass(self.regressor.moving(some["q"], some["qd"]), parameters)
+        rise = torch.linalg.solve(mass, self.pull(some["q"], some["qd"], some["force"]) - still)
+        true = (some["next_qd"] - some["qd"]) / self.robot.frame_dt
+        return float(((rise - true).square().mean(0) / true.square().mean(0)).mean().sqrt())
 
     def calm(self, frames: Transitions) -> Transitions:
         """At most MOST_FRAMES from all over those in which nothing moves more than CALM, in float64."""
@@ -168,4 +184,11 @@ class FreeIdentification:
 def identify_free(robot: RobotModel, frames: Transitions) -> Inertias:
     """Inertial parameters from frames without contact, of which those inside the joint limits are the best."""
     with torch.no_grad():
-        return FreeIdentification(robot).fit(frames)
+        right = FreeIdentification(robot).fit(frames)
+        if right.residual is None or right.residual < MISPAIRED:
+            return right
+        others = [FreeIdentification(robot, order) for order in swaps(robot)]
+        if not others:
+            return right
+        paired = min(others, key=lambda other: other.unexplained(frames)).fit(frames)
+        return paired if (paired.residual or 0.0) < WORTH * right.residual else right

@@ -18,6 +18,7 @@ KNOWN = {
     "substeps": (int,),
     "pose_updates": (int,),
     "contact_law": (str,),
+    "inertia_of": (list,),
     "trust": (dict,),
     "r2": (dict,),
 }

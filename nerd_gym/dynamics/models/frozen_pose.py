@@ -1,4 +1,4 @@
-"""The few-poses computation of a frame as a prior: inertias and the contact law come from data."""
+"""The few-poses computation of a frame: inertias and the contact law come from data."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ LAW_TENSORS = {PENALTY: "prior.gains", CONSTRAINT: "prior.constraint"}  # in a m
 LAW_SIZES = {PENALTY: 4, CONSTRAINT: len(ConstraintLaw._fields)}  # numbers that a contact law has
 
 
-class FrozenPosePrior:
-    """The prior of a robot: parameters [P] as identification gives them, and the gains of its contact law.
+class FrozenPose:
+    """A robot at few poses per frame: parameters [P] as identification gives them, and the gains of its contact law.
 
     Four gains are those of the penalty law (ke, kd, kf, mu), seven those of MuJoCo's constraints
     (:class:`ConstraintLaw`), which are the joint limits' law too. ``pose_updates`` is how often the pose is updated in
-    a frame, ``width`` the number of robots that a thread computes (default: the device's).
+    a frame, ``width`` the number of robots that a thread computes (default: the device's). ``inertia_of`` [L] says
+    whose inertia stands for each link's in the mass matrix, if not its own.
     """
 
     def __init__(
@@ -44,18 +45,20 @@ class FrozenPosePrior:
         threads: int | None = None,
         pose_updates: int = POSE_UPDATES,
         width: int | None = None,
+        inertia_of: Tensor | None = None,
     ):
         init_warp()
         self.robot, self.device, self.threads = robot, torch.device(device), threads
         self.contact_law = next(name for name, size in LAW_SIZES.items() if size == len(gains))
         constraint = self.contact_law == CONSTRAINT
         on = wp.device_from_torch(self.device)
-        links = Inertias(robot, parameters.double().cpu()).links()
+        links = Inertias(robot, parameters.double().cpu(), inertia_of=inertia_of).links()
         tree = make_tree(links, robot, on)
         self._physics = make_params(robot, robot.substeps)
         self._constraints = make_constraint_params(robot, links, on) if constraint else no_constraint_params(on)
         self._width = width or (WIDEST if self.device.type == "cpu" else 1)
-        self._kernel = frozen_pose_kernel(shape_of(robot, links), self._width, constraint)
+        paired = inertia_of is not None
+        self._kernel = frozen_pose_kernel(shape_of(robot, links), self._width, constraint, paired)
         self._constants = [tree, self._physics, self._constraints, pose_updates]
         self.set_gains(*map(float, gains))
 

@@ -1,4 +1,4 @@
-"""A step of the `mlp` model by the feature kernels, with its network in torch between them."""
+"""A step of a residual model by the kernels of prior and features, with its network in torch between them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from nerd_gym.dynamics.features.kernel_tables import (
     Body,
-    Shown,
     Sizes,
     make_functional,
     make_scale,
     make_views,
 )
 from nerd_gym.dynamics.features.kernels import advance_kernel, encode_kernel
+from nerd_gym.dynamics.features.state_view import StateView
 from nerd_gym.physics.warp.distance import DistanceFinder
 from nerd_gym.physics.warp.launch import Slices, filled
 from nerd_gym.robots.contacts import Contacts
@@ -27,19 +27,20 @@ from nerd_gym.utils.warp import init_warp
 from .networks import Mlp
 
 if TYPE_CHECKING:
-    from .mlp import MlpModel
+    from .prior import Prior
+    from .residual import ResidualModel
 
 
 class FusedStep:
-    """What :meth:`MlpModel.predict` does. Weights and normaliser are used where they are, so that both may change."""
+    """What :meth:`ResidualModel.predict` does. Weights and normaliser are used where they are: both may change."""
 
-    def __init__(self, model: MlpModel, shown: Shown):
+    def __init__(self, model: ResidualModel):
         init_warp()
         self._model = model
-        self.sizes = sizes_of(model, shown)
-        views = make_views(shown.canonical, model.device)
-        self._constants = [make_body(model, shown), views, make_scale(model.normaliser)]
-        self._functional = make_functional(shown.canonical, model.device)
+        self.sizes = sizes_of(model.prior)
+        views = make_views(model.view.canonical, model.device)
+        self._constants = [make_body(model.view), views, make_scale(model.normaliser)]
+        self._functional = make_functional(model.view.canonical, model.device)
         self._buffers: StepBuffers | None = None
 
     def __call__(self, state: Motion, joint_force: Tensor, contacts: Contacts) -> Motion:
@@ -57,12 +58,9 @@ class FusedStep:
         buffers.force.copy_(joint_force)
         buffers.point.copy_(contacts.ground_point)
         buffers.normal.copy_(contacts.ground_normal)
-        if buffers.prior is not None:
-            buffers.slices.run(buffers.prior)
-        if buffers.motion is not None:
-            buffers.slices.run(buffers.motion)
+        buffers.slices.run(buffers.prior)
         buffers.slices.run(buffers.encode)
-        if self.sizes.ground and not self.sizes.has_prior:
+        if self.sizes.ground and "distances" in self._model.prior.writes:
             contacts.distance = buffers.distances.clone()
         return buffers
 
@@ -98,7 +96,7 @@ class FusedStep:
 class StepBuffers:
     """The tensors of N rows that kernels and network work on, and the kernels' launches."""
 
-    def __init__(self, model: MlpModel, sizes: Sizes, constants: list, functional: wp.array, rows: int):
+    def __init__(self, model: ResidualModel, sizes: Sizes, constants: list, functional: wp.array, rows: int):
         robot, device = model.robot, model.device
 
         def empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -110,34 +108,37 @@ class StepBuffers:
         self.element = empty(rows, dtype=torch.int32)
         self.gate = empty(rows)
         self.distances = empty(rows, sizes.candidates)
-        # Of the candidates' motion, which a prior has in itself.
-        without = rows if not sizes.has_prior else 1
-        self.speeds, self.slips = empty(without, sizes.candidates), empty(without, 3 * sizes.candidates)
-        self.turned = empty(without, 9)
-        # Of the prior, if there is one.
-        with_prior = rows if sizes.has_prior else 1
-        self.step, self.change = empty(with_prior, robot.nv), empty(with_prior, robot.nv)
-        self.ahead = empty(with_prior, sizes.candidates)
+        # What only some priors write has one row with the others.
+        nv, candidates = robot.nv, sizes.candidates
+        self.speeds, self.slips, self.turned, self.step, self.change, self.ahead = (
+            empty(rows if name in model.prior.writes else 1, size)
+            for name, size in {
+                "speeds": candidates,
+                "slips": 3 * candidates,
+                "turned": 9,
+                "step": nv,
+                "change": nv,
+                "ahead": candidates,
+            }.items()
+        )
         self.hidden = [empty(rows, layer.out_features) for layer in linear_layers(model.module)[:-1]]
         self.slices = Slices(rows, device, model.threads)
-        names = ("q", "qd", "force", "inputs", "outputs", "element", "gate", "step", "change", "ahead")
-        arrays = (wp.from_torch(getattr(self, name)) for name in names)
-        q, qd, force, inputs, outputs, element, gate, step, change, ahead = arrays
-        ground = [wp.from_torch(x, dtype=wp.vec3) for x in (self.point, self.normal)]
-        motion = [self.distances, self.speeds, self.slips, self.turned]
-        encoded = [q, qd, force, *ground, *constants, functional, change, ahead, inputs, element, gate]
-        encoded += map(wp.from_torch, motion)
-        self.prior: list[wp.Launch] | None = None
-        if model.prior is not None:
-            self.prior = model.prior.record(self.slices, [q, qd, force, *ground], [step, change, ahead])
+        inputs, outputs, element, gate = map(wp.from_torch, (self.inputs, self.outputs, self.element, self.gate))
+        step, change, ahead = map(wp.from_torch, (self.step, self.change, self.ahead))
+        motion = map(wp.from_torch, (self.distances, self.speeds, self.slips, self.turned))
+        q, qd, *_ = state = self.state_arrays()
+        encoded = [*state, *constants, functional, change, ahead, inputs, element, gate, *motion]
+        self.finder = DistanceFinder(robot, device)
+        self.prior = model.prior.record(self)
         self.encode = self.slices.record(encode_kernel(sizes), encoded)
-        finder = DistanceFinder(robot, device)
-        self.contact_distance = finder.record(self.slices, self.q, self.point, self.normal, self.distances)
-        self.motion: list[wp.Launch] | None = None
-        if not sizes.has_prior:
-            self.motion = finder.record_motion(self.slices, self.q, self.qd, self.point, self.normal, *motion)
+        self.contact_distance = self.finder.record(self.slices, self.q, self.point, self.normal, self.distances)
         moved = [outputs, element, gate, step, change, *constants, q, qd]
         self.advance = self.slices.record(advance_kernel(sizes), moved)
+
+    def state_arrays(self) -> list[wp.array]:
+        """q, qd, force, ground point and normal."""
+        ground = (wp.from_torch(x, dtype=wp.vec3) for x in (self.point, self.normal))
+        return [*map(wp.from_torch, (self.q, self.qd, self.force)), *ground]
 
 
 def linear_layers(module: Mlp) -> list[nn.Linear]:
@@ -153,41 +154,40 @@ def run_network(module: Mlp, inputs: Tensor, hidden: list[Tensor], outputs: Tens
         x = out if out is outputs else nn.functional.silu(out, inplace=True)
 
 
-def sizes_of(model: MlpModel, shown: Shown) -> Sizes:
-    """What the kernels of a model are made for."""
-    robot = model.robot
+def sizes_of(prior: Prior) -> Sizes:
+    """What the kernels of a model with this prior are made for."""
+    robot, view = prior.robot, prior.view
     return Sizes(
         joints=robot.nj,
         free=robot.free_base,
-        gravity=shown.gravity,
+        gravity=view.gravity,
         ground=robot.ground is not None,
         candidates=len(robot.candidates.radius),
-        distinct=len(shown.distinct),
-        shown=len(shown.entries),
-        limited=len(shown.limited),
-        elements=shown.canonical.size,
-        free_fall_prior=model.free_fall_prior,
-        predicted_distance=model.predicted_distance,
-        has_prior=model.has_prior,
+        distinct=len(view.distinct),
+        shown=len(view.shown),
+        limited=len(view.limited),
+        elements=view.canonical.size,
+        prior=prior.kind,
+        near=prior.near,
     )
 
 
-def make_body(model: MlpModel, shown: Shown) -> Any:
+def make_body(view: StateView) -> Any:
     """The robot's candidates and limits as Warp arrays, in a Body."""
-    robot = model.robot
+    robot = view.robot
     slot = np.full(len(robot.candidates.radius), -1)
-    slot[shown.distinct] = np.arange(len(shown.distinct))
+    slot[view.distinct] = np.arange(len(view.distinct))
     values = {
         "slot": (slot, wp.int32),
-        "distinct": (shown.distinct, wp.int32),
-        "unlimited": (model.robot_centric.unlimited.cpu(), wp.int32),
-        "shown": (shown.entries.cpu(), wp.int32),
-        "limited": (shown.limited.cpu(), wp.int32),
-        "lower": (shown.limits[0].cpu(), wp.float32),
-        "upper": (shown.limits[1].cpu(), wp.float32),
+        "distinct": (view.distinct, wp.int32),
+        "unlimited": (view.robot_centric.unlimited.cpu(), wp.int32),
+        "shown": (view.shown.cpu(), wp.int32),
+        "limited": (view.limited.cpu(), wp.int32),
+        "lower": (view.limits[0].cpu(), wp.float32),
+        "upper": (view.limits[1].cpu(), wp.float32),
     }
-    body = filled(Body(), values, wp.device_from_torch(model.device))
-    body.gravity = wp.vec3(*model.robot_centric.gravity.tolist())
-    body.fall = robot.frame_dt * float(np.linalg.norm(robot.mj_model.opt.gravity))
+    body = filled(Body(), values, wp.device_from_torch(view.device))
+    body.gravity = wp.vec3(*view.robot_centric.gravity.tolist())
+    body.fall = view.fall
     body.dt = robot.frame_dt
     return body

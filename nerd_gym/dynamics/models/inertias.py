@@ -20,6 +20,7 @@ class Inertias:
     parameters: Tensor  # [P]
     rank: int | None = None  # how many combinations of them the data determined
     residual: float | None = None  # rms of the velocity error one frame ahead, over the rms of the velocity change
+    inertia_of: Tensor | None = None  # [L], whose inertia stands for a link's in the mass matrix, if not its own
 
     def links(self) -> Links:
         """In the form of :func:`nerd_gym.robots.links.read_links`, with nothing of the MJCF's own inertias."""
@@ -33,5 +34,7 @@ class Inertias:
             about = np.array([[i[0], i[3], i[4]], [i[3], i[1], i[5]], [i[4], i[5], i[2]]])
             links["mass"][l], links["com"][l] = mass, com
             links["inertia"][l] = about - mass * (com @ com * np.eye(3) - np.outer(com, com))
+        if self.inertia_of is not None:
+            links["inertia_of"] = self.inertia_of.numpy()
         links["armature"], links["damping"] = np.split(p[PER_LINK * n :], 2)
         return links

@@ -41,7 +41,7 @@ class NetworkModel(DynamicsModel):
         self.kinematics = Kinematics(robot, self.device)
         self.find_contacts = ContactFinder(robot, self.kinematics)
         self.robot_centric = RobotCentric(self.kinematics, self.device)
-        self._prepare()
+        self._prepare(tensors)
         inputs, outputs = self._sizes()
         sizes = self.default_network | facts.get("network", {})
         self.module = self._build(inputs, outputs, sizes).to(self.device)
@@ -55,7 +55,7 @@ class NetworkModel(DynamicsModel):
 
     # What a kind of model fills in.
 
-    def _prepare(self) -> None:
+    def _prepare(self, tensors: dict[str, Tensor]) -> None:
         """Make what encoding needs."""
 
     @abstractmethod
@@ -70,6 +70,11 @@ class NetworkModel(DynamicsModel):
     def new_facts(cls, robot: RobotModel) -> dict[str, Any]:
         """What a new network of a robot learns and takes; one that is trained further stays as it was made."""
         return {}
+
+    @classmethod
+    def kept_facts(cls) -> tuple[str, ...]:
+        """Names of facts of what a network learns and takes, which stay if it is trained further."""
+        return ()
 
     def _output_weight(self) -> Tensor:
         """[O] or a scalar: how much each target counts in the loss."""

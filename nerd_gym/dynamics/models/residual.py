@@ -1,97 +1,142 @@
-"""`residual`: a network corrects the frozen-pose prior of a frame; for robots with a free base.
+"""A prior of a frame and a network that corrects it: the kind `residual`, and of other priors `mlp` (mlp.py).
 
-Kinematics, joint limits and gravity are the MJCF's; inertias and contact law of the prior come from data
-(identify). The network learns what the frozen pose and the contact law miss.
+The network works from the current state alone, on features that do not change when the world is moved.
 """
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from nerd_gym.dynamics.features.canonical import View
-from nerd_gym.dynamics.features.contacts import PointMotion, predicted_distance_features
-from nerd_gym.dynamics.features.normaliser import BUSY, STILL
-from nerd_gym.dynamics.features.robot_centric import RobotPose
+from nerd_gym.dynamics.features.state_view import StateView
 from nerd_gym.robots.contacts import Contacts
 from nerd_gym.robots.model import RobotModel
-from nerd_gym.robots.rotations import quat_to_matrix
 from nerd_gym.robots.state import Motion
 
-from .frozen_pose import CONSTRAINT, LAW_TENSORS, PENALTY, POSE_UPDATES, FrozenPosePrior
-from .mlp import OUTSIDE, MlpModel
+from .base import History
+from .frozen_pose_prior import FrozenPosePrior
+from .fused_step import FusedStep
+from .network_model import NetworkModel
+from .networks import Mlp
+from .prior import Prior
 
-PRIOR = "prior among the inputs"  # group of inputs
+RESIDUAL_WEIGHT = 0.3  # of the position's residual beside the change of velocity
+BASE_WEIGHT = 2.0  # of a free base's linear velocity, which is the hardest to learn and what most rewards are about
+GENTLE = 0.03  # mean square of a change of velocity, over that of all data, below which no frame counts more
+RELATIVE = 0.5  # 0: all errors count alike; 1: each counts as a part of its frame's change
 
 
-class ResidualModel(MlpModel):
-    """An `mlp` that learns the residual of a frame over its prior.
-
-    Its inputs are the prior's change of velocity beyond free fall and, of contacts and limits, the distances predicted
-    for the end of the frame.
-    """
+class ResidualModel(NetworkModel):
+    """Learns what its prior leaves of the change of velocity over a frame, and of the step by the trapezoid rule."""
 
     kind = "residual"
     default_network = {"width": 128, "depth": 3}
-    prior: FrozenPosePrior
-    has_prior = True
+    frames = 1
+    module: Mlp
+
+    @classmethod
+    def prior_class(cls, facts: dict[str, Any]) -> type[Prior]:
+        """Of a model with these facts."""
+        return FrozenPosePrior
+
+    @classmethod
+    def new_facts(cls, robot: RobotModel) -> dict[str, Any]:
+        return cls.prior_class({}).new_facts(robot)
+
+    @classmethod
+    def kept_facts(cls) -> tuple[str, ...]:
+        return cls.prior_class({}).fact_names
 
     def _open(self, tensors: dict[str, Tensor]) -> None:
-        if not self.robot.free_base:
-            raise ValueError(f"{self.robot.name} has a fixed base; residual models are for robots with a free one")
-        law = LAW_TENSORS[CONSTRAINT if LAW_TENSORS[CONSTRAINT] in tensors else PENALTY]
-        self._own = {name: tensors[name].detach().cpu() for name in ("prior.parameters", law)}
-        pose_updates = int(self.facts.get("pose_updates", 1))  # files of the first version have one
-        parameters, gains = self._own["prior.parameters"], self._own[law]
-        self.prior = FrozenPosePrior(self.robot, parameters, gains, self.device, self.threads, pose_updates)
         super()._open(tensors)
+        self.fused = FusedStep(self)
+
+    def _prepare(self, tensors: dict[str, Tensor]) -> None:
+        self._dt = self.robot.frame_dt
+        self.view = StateView(self.robot, self.kinematics, self.robot_centric, self.device)
+        self.prior = self.prior_class(self.facts)(self.view, tensors, self.facts, self.device, self.threads)
+        self.centred = self.prior.centred
+
+    def _build(self, inputs: int, outputs: int, sizes: dict[str, int]) -> Mlp:
+        return Mlp(inputs, outputs, **sizes)
+
+    def _output_weight(self) -> Tensor:
+        weight = torch.ones(2 * self.robot.nv)
+        weight[: self.robot.nv] = RESIDUAL_WEIGHT
+        if self.robot.free_base:
+            weight[self.robot.nv : self.robot.nv + 3] = BASE_WEIGHT
+        return weight
+
+    def loss_scale(self, targets: Tensor) -> Tensor:
+        """Gentle frames count more: a robot that stands or falls freely is seldom in the data and often in rollouts."""
+        change = targets[..., self.robot.nv :].square().mean(-1, keepdim=True)
+        return (change + GENTLE) ** (RELATIVE / 2)
+
+    def output_gate(self, inputs: Tensor) -> Tensor:
+        return self.prior.output_gate(inputs, self.input_groups(), self.normaliser)
+
+    def input_groups(self) -> dict[str, slice]:
+        """Columns of the network's inputs, by what they tell."""
+        sizes = self.view.groups() | self.prior.groups()
+        ends = list(accumulate(sizes.values(), initial=0))
+        return {name: slice(a, b) for name, (a, b) in zip(sizes, pairwise(ends), strict=True)}
 
     def encode(
         self, now: Motion, force: Tensor, contacts: Contacts
     ) -> tuple[Tensor, Tensor | None, tuple[Tensor, Tensor]]:
-        step, change, ahead = self.prior(now, force, (contacts.ground_point, contacts.ground_normal))
-        base = RobotPose(now.q[:, :3], quat_to_matrix(now.q[:, 3:7]))
-        points = None
-        if self.robot.ground is not None:
-            ahead = ahead[:, self._points.distinct]
-            points = PointMotion(ahead, torch.zeros_like(ahead), torch.zeros_like(ahead)[:, None].expand(-1, 3, -1))
-        view, element = self.canonical(self._view(base, now, force, contacts.ground_normal, points))
-        beyond = torch.cat([change[:, :3] - self._falls(now), change[:, 3:]], 1)
-        features = torch.cat([self._features(view), self.canonical.motion(beyond, element)], 1)
-        return features, element, (step, change)
+        """Features [N, D], elements [N] that lead to the canonical views, and the prior's step and change."""
+        expected = self.prior.expect(now, force, contacts)
+        view, element = self.view(expected.frame, now, force, contacts.ground_normal, expected.points)
+        features = [*self.view.features(view), *self.prior.features(now, view, element, expected)]
+        return torch.cat(features, 1), element, (expected.step, expected.change)
 
-    def _features(self, view: View) -> Tensor:
-        parts = [view.joints.flatten(1)[:, self._shown], view.vectors.flatten(1), view.omega.flatten(1)]
-        if self.robot.ground is not None:
-            parts.append(predicted_distance_features(view.distance, view.normal_speed, self._dt))
-        return torch.cat([*parts, predicted_distance_features(*self._limit_motion(view), self._dt)], 1)
+    def _examples(self, now: Motion, after: Motion, force: Tensor, contacts: Contacts) -> tuple[Tensor, Tensor]:
+        features, element, expected = self.encode(now, force, contacts)
+        return features, self._targets(now, after, expected, element)
 
-    def input_groups(self) -> dict[str, slice]:
-        groups = super().input_groups()
-        points = len(self._points.distinct) if self.robot.ground is not None else 0
-        columns = {name: groups[name] for name in ("joints", OUTSIDE)}
-        sizes = {
-            "distance ahead": points,
-            "joint limits ahead": 2 * len(self.limited),
-            PRIOR: self.robot.nv,
-        }
-        start = columns[OUTSIDE].stop
-        for name, size in sizes.items():
-            columns[name] = slice(start, start + size)
-            start += size
-        return columns
+    def _targets(self, now: Motion, after: Motion, expected: tuple[Tensor, Tensor], element: Tensor | None) -> Tensor:
+        """[N, 2 nv] in the canonical view: what is left of the change of velocity, and of the step after it."""
+        step, change = self.robot_centric.relative_motion(now, after)
+        change = change - expected[1]
+        residual = step - expected[0] - 0.5 * self._dt * change
+        return torch.cat([self.view.canonical.motion(motion, element) for motion in (residual, change)], 1)
 
-    def output_gate(self, inputs: Tensor) -> Tensor:
-        """[..., 1] of normalised inputs: 1 when something happens, near 0 where the prior is free fall."""
-        scale, at = self.normaliser, self.input_groups()[PRIOR]
-        beyond = inputs[..., at] + scale.input_mean[at] / scale.input_std[at]
-        return (STILL + BUSY * beyond.square().mean(-1, keepdim=True)).clamp(max=1.0).sqrt()
+    def normalised(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        now, after, force, contacts = self._transitions(batch)
+        encoded = self.fused.encode(now, force, contacts)
+        element = encoded.element.long() if self.view.canonical.size > 1 else None
+        targets = self._targets(now, after, self.prior.expected_after(encoded, now), element)
+        shape = batch["force"].shape[:2]
+        return encoded.inputs.clone().unflatten(0, shape), self.normaliser.targets(targets).unflatten(0, shape)
+
+    @torch.no_grad()
+    def predict(self, state: Motion, joint_force: Tensor, contacts: Contacts, history: History | None) -> Motion:
+        return self.fused(state, joint_force, contacts)
+
+    @torch.no_grad()
+    def predict_in_torch(self, state: Motion, joint_force: Tensor, contacts: Contacts) -> Motion:
+        """What :meth:`predict` does, by the functions that training uses."""
+        features, element, expected = self.encode(state, joint_force, contacts)
+        outputs = self.outputs(self.normaliser.inputs(features))
+        residual, change = (self.view.canonical.motion_back(x, element) for x in outputs.split(self.robot.nv, 1))
+        step = expected[0] + residual + 0.5 * self._dt * change
+        return self.robot_centric.advance(state, step, expected[1] + change)
+
+    def network_inputs(self, state: Motion, joint_force: Tensor, contacts: Contacts) -> Tensor:
+        self.fused.encode(state, joint_force, contacts)
+        return self.last_network_inputs()
+
+    def last_network_inputs(self) -> Tensor:
+        return self.fused.last_inputs()
+
+    def distances(self, q: Tensor, ground_point: Tensor, ground_normal: Tensor) -> Tensor:
+        return self.fused.distances(q, ground_point, ground_normal)
 
     def tensors(self) -> dict[str, Tensor]:
-        return super().tensors() | self._own
+        return super().tensors() | self.prior.tensors()
 
-    @classmethod
-    def new_facts(cls, robot: RobotModel) -> dict[str, Any]:
-        return {"pose_updates": POSE_UPDATES}
+    def close(self) -> None:
+        self.fused.close()

@@ -12,7 +12,7 @@ from nerd_gym.data.reader import Data, Transitions, nearness
 from nerd_gym.dynamics.features.robot_centric import RobotCentric
 from nerd_gym.dynamics.identify.contact_law import Gains, fit_constraint_law, fit_contact_gains
 from nerd_gym.dynamics.identify.free_base import identify_free
-from nerd_gym.dynamics.models.frozen_pose import CONSTRAINT, LAW_TENSORS, PENALTY, POSE_UPDATES, FrozenPosePrior
+from nerd_gym.dynamics.models.frozen_pose import CONSTRAINT, LAW_TENSORS, PENALTY, POSE_UPDATES, FrozenPose
 from nerd_gym.dynamics.models.inertias import Inertias
 from nerd_gym.physics.warp.constraint_params import ConstraintLaw
 from nerd_gym.robots.kinematics import Kinematics
@@ -73,6 +73,8 @@ def identify_prior(data: Data, seed: int) -> tuple[dict[str, Tensor], dict[str, 
     gains = torch.tensor(law.gains, dtype=torch.float64)
     tensors = {"prior.parameters": inertias.parameters, LAW_TENSORS[name]: gains}
     learned = {"rank": inertias.rank, "residual": inertias.residual, "contact_law": name}
+    if inertias.inertia_of is not None:
+        learned["inertia_of"] = inertias.inertia_of.tolist()
     learned |= {"pose_updates": law.pose_updates, "contact_gains": [float(f"{gain:.5g}") for gain in law.gains]}
     return tensors, learned | {"prior_unexplained": {name: law.unexplained for name, law in laws.items()}}
 
@@ -83,7 +85,13 @@ class Priors:
     def __init__(self, inertias: Inertias, gains: Sequence[float], pose_updates: int):
         self.robot = inertias.robot
         self._relative = RobotCentric(Kinematics(self.robot))
-        self._prior = FrozenPosePrior(self.robot, inertias.parameters, torch.tensor(gains), pose_updates=pose_updates)
+        self._prior = FrozenPose(
+            self.robot,
+            inertias.parameters,
+            torch.tensor(gains),
+            pose_updates=pose_updates,
+            inertia_of=inertias.inertia_of,
+        )
 
     def __call__(self, gains: Gains, given: Transitions) -> Tensor:
         """qd [B, nv] a frame later."""

@@ -30,8 +30,6 @@ TRUST_FRAMES = 40_000
 NORMALISER_FRAMES = EXPLAINED_FRAMES = 20_000
 FORCE_NETS = ("auto", "on", "off")
 REFINEMENT = {"steps": 3000, "lr": 1e-3}  # of a network that is trained further
-# Facts of what a network learns and takes, which stay if it is trained further.
-KEPT = ("free_fall_prior", "predicted_distance", "pose_updates", "contact_law")
 NETWORK_RECIPES = {
     "mlp": {"steps": 6000, "batch": 2048, "optimiser": "soap", "lr": 3e-3},
     "residual": {"steps": 24_000, "batch": 2048, "optimiser": "soap", "lr": 8e-3, "precondition": 25},
@@ -158,7 +156,7 @@ def train_network(
         if old["kind"] != kind or (settings.network and old["network"] != network):
             raise ValueError(f"{settings.start.name} is a {old['kind']} of {old['network']}, not a {kind} of {network}")
         network, recipe = old["network"], settings.recipe(**defaults | REFINEMENT)
-        facts = facts | {key: old[key] for key in KEPT if key in old}
+        facts = facts | {key: old[key] for key in cls.kept_facts() if key in old}
         facts["start"] = {"hash": file_hash(settings.start), "command": old["command"]}
     else:
         facts = facts | cls.new_facts(robot)
@@ -167,7 +165,7 @@ def train_network(
         from .residual import identify_prior
 
         tensors, identified = identify_prior(data, settings.seed)
-        facts = facts | {key: identified[key] for key in KEPT if key in identified}
+        facts = facts | {key: identified[key] for key in cls.kept_facts() if key in identified}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model = cls(robot, tensors, facts | {"network": network}, settings.device)
@@ -196,7 +194,7 @@ def train_network(
     )
     curve = loop.run()
     learned = {"network": network, "recipe": loop.facts["recipe"], "curve": curve, "r2": explained(model, data.held)}
-    learned |= identified | {key: facts[key] for key in ("start", *KEPT) if key in facts}
+    learned |= identified | {key: facts[key] for key in ("start", *cls.kept_facts()) if key in facts}
     return model.tensors(), learned
 
 

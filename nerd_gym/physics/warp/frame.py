@@ -51,7 +51,7 @@ def frame_kernel(
     numbers, read = views(Number, width), lane_reader(shape, width)
     of_links, of_matrix = link_functions(shape, width), factor_functions(shape, width)
     Room, opened, move, weigh = of_links.room, of_links.opened, of_links.move, of_links.weigh
-    point_of, velocity_at, bias_of = of_links.point, of_links.velocity, of_links.bias
+    point_of, velocity_at, bias_of, swap = of_links.point, of_links.velocity, of_links.bias, of_links.swap
     add_inertia, add_base, factor, solve = of_links.inertia, of_links.base, of_matrix.factor, of_matrix.solve
 
     def frame(
@@ -163,16 +163,7 @@ def frame_kernel(
             if wp.static(published):
                 form = substep == 0
                 if form:
-                    # Swapped in pairs, so that nothing is overwritten before it is read.
-                    for l in range(all_links):
-                        j = tree.inertia_of[l]
-                        if j > l:
-                            h = s.first_moment[l]
-                            about = s.inertia_o[l]
-                            s.first_moment[l] = s.first_moment[j]
-                            s.inertia_o[l] = s.inertia_o[j]
-                            s.first_moment[j] = h
-                            s.inertia_o[j] = about
+                    swap(s, tree)
 
             # Joint forces and the mass matrix, leaves to root.
             for back in range(first_joint, all_links):

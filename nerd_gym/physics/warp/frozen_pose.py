@@ -34,12 +34,13 @@ FAR = wp.constant(-1.0e6)  # depth of no point, m
 
 
 @lru_cache(maxsize=32)
-def frozen_pose_kernel(shape: TreeShape, width: int, constraint: bool = False) -> wp.Kernel:
+def frozen_pose_kernel(shape: TreeShape, width: int, constraint: bool = False, paired: bool = False) -> wp.Kernel:
     """Step and change of velocity [N, nv] of rows `first`, ..., in the base's axes at the frame's start.
 
     And how far over the ground the candidates [N, C] would be at its end, if nothing happened until then. A thread
     computes `width` robots. Contacts and limits are springs and dampers, or MuJoCo's constraints; a kernel has the code
-    of one law only.
+    of one law only. `paired`, H holds other links' inertias (tree.inertia_of), the forces of motion the right ones, as
+    in the published simulator: there H multiplies spatial accelerations, and the base's w x v no longer cancels.
     """
     links, contacts, nv, deepest = len(shape.parents), shape.contacts, shape.nv, max(1, shape.deepest)
     entries = shape.rows()[-1]
@@ -49,7 +50,7 @@ def frozen_pose_kernel(shape: TreeShape, width: int, constraint: bool = False) -
     of_links, of_matrix = link_functions(shape, width), factor_functions(shape, width)
     of_near = near_functions(shape, width)
     Room, links_in, move, weigh = of_links.room, of_links.opened, of_links.move, of_links.weigh
-    point_of, velocity_at, bias_of = of_links.point, of_links.velocity, of_links.bias
+    point_of, velocity_at, bias_of, swap = of_links.point, of_links.velocity, of_links.bias, of_links.swap
     add_inertia, add_base, factor, diagonal = of_links.inertia, of_links.base, of_matrix.factor, of_matrix.diagonal
     NearRoom, NearIndices, near_in = of_near.room, of_near.index_room, of_near.opened
     if constraint:
@@ -173,17 +174,26 @@ def frozen_pose_kernel(shape: TreeShape, width: int, constraint: bool = False) -
             s.vel_w[0] = w
             s.vel_v[0] = Vector()
             s.acc_w[0] = Vector()
-            s.acc_v[0] = -gravity
+            drift = Vector()
+            if wp.static(paired):
+                drift = cross(w, base_v)
+            s.acc_v[0] = drift - gravity
             weigh(s, tree, 0)
             for l in range(1, all_links):
                 move(s, tree, l, angle[l] + half * u[l + 5], u[l + 5], -gravity)
                 weigh(s, tree, l)
+            if wp.static(paired):
+                swap(s, tree)
 
             # Forces but for contacts and limits, and the mass matrix, leaves to root.
             for back in range(1, all_links):
                 l = links - back
                 free[l + 5] = tau[l] - bias_of(s, tree, l)
                 add_inertia(s, tree, l, H)
+                if wp.static(paired):
+                    row = tree.row[l] + 3
+                    for i in range(3):
+                        free[l + 5] = free[l + 5] + wp.cw_mul(H[row + i], drift[i])
                 if wp.static(constraint):
                     # Springs and dampers of joints are implicit over the whole update.
                     there = angle[l] + half * u[l + 5]
@@ -194,6 +204,9 @@ def frozen_pose_kernel(shape: TreeShape, width: int, constraint: bool = False) -
             add_base(s, tree, H)
             moment = s.bias_m[0]
             thrust = s.bias_f[0]
+            if wp.static(paired):
+                moment = moment - cross(s.first_moment[0], drift)
+                thrust = thrust - tree.composite_mass[0] * drift
             for i in range(3):
                 free[i] = -moment[i]
                 free[i + 3] = -thrust[i]
@@ -305,7 +318,8 @@ def frozen_pose_kernel(shape: TreeShape, width: int, constraint: bool = False) -
                 step[env, k] = went_room[k, r]
                 change[env, k] = u_room[k, r] - qd[env, k]
 
-    key = f"frozen_pose_{'constraint_' if constraint else ''}{shape.key}_{width}"
+    variant = "constraint_" * constraint + "paired_" * paired
+    key = f"frozen_pose_{variant}{shape.key}_{width}"
     module = wp.get_module(f"nerd_gym.frozen_pose.{key}")
     module.options["enable_backward"] = False
     module.options["max_unroll"] = 6

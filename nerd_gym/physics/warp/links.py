@@ -31,6 +31,7 @@ class LinkFunctions(NamedTuple):
     point: wp.Function
     velocity: wp.Function
     bias: wp.Function
+    swap: wp.Function
     inertia: wp.Function
     base: wp.Function
 
@@ -159,6 +160,20 @@ def link_functions(shape: TreeShape, width: int) -> LinkFunctions:
         return dot(s.axis_w[l], m) + dot(s.axis_v[l], f)
 
     @wp.func
+    def swap(s: LinkState, tree: Tree):
+        """Give each link the inertia that stands for its own in H (tree.inertia_of), in pairs."""
+        all_links = int(links)
+        for l in range(all_links):
+            j = tree.inertia_of[l]
+            if j > l:
+                h = s.first_moment[l]
+                about = s.inertia_o[l]
+                s.first_moment[l] = s.first_moment[j]
+                s.inertia_o[l] = s.inertia_o[j]
+                s.first_moment[j] = h
+                s.inertia_o[j] = about
+
+    @wp.func
     def inertia(s: LinkState, tree: Tree, l: int, H: Numbers):
         """Joint l's row of the mass matrix, packed as factor.py has it; its inertia is added to its parent."""
         p = tree.parent[l]
@@ -212,4 +227,4 @@ def link_functions(shape: TreeShape, width: int) -> LinkFunctions:
         H[20] = mass
 
     room = rows(PER_LINK * links, width)
-    return LinkFunctions(LinkState, room, opened, place, move, weigh, point, velocity, bias, inertia, base)
+    return LinkFunctions(LinkState, room, opened, place, move, weigh, point, velocity, bias, swap, inertia, base)

@@ -9,7 +9,7 @@ from nerd_gym.data.reader import Data
 from nerd_gym.dynamics.features.robot_centric import RobotCentric
 from nerd_gym.dynamics.identify.contact_law import fit_constraint_law
 from nerd_gym.dynamics.identify.evolution import minimise
-from nerd_gym.dynamics.models.frozen_pose import FrozenPosePrior
+from nerd_gym.dynamics.models.frozen_pose import FrozenPose
 from nerd_gym.dynamics.training.residual import identify_prior
 from nerd_gym.robots.kinematics import Kinematics
 from nerd_gym.robots.model import RobotModel
@@ -51,7 +51,7 @@ def test_constraints_follow_the_data(changed, tmp_path):
     backend.step(frames["force"])
     frames |= {"next_qd": backend.qd.clone()}
     relative = RobotCentric(Kinematics(model))
-    prior = FrozenPosePrior(model, true_parameters(model), torch.ones(7), pose_updates=8)
+    prior = FrozenPose(model, true_parameters(model), torch.ones(7), pose_updates=8)
 
     def advance(gains, given):
         prior.set_gains(*gains)

@@ -7,10 +7,12 @@ import torch
 from nerd_gym.backends.warp import WarpBackend
 from nerd_gym.dynamics.identify.contact_law import fit_contact_gains
 from nerd_gym.dynamics.identify.free_base import identify_free
+from nerd_gym.dynamics.identify.pairing import swaps
 from nerd_gym.dynamics.models.inertias import Inertias
 from nerd_gym.physics.torch.regressor import Regressor
 from nerd_gym.robots.contacts import ContactFinder
 from nerd_gym.robots.kinematics import Kinematics
+from nerd_gym.robots.links import published_inertia_pairing, read_links
 from nerd_gym.robots.model import RobotModel
 from tests.support.grid import robot
 from tests.support.states import everyone, random_state, true_parameters
@@ -66,6 +68,28 @@ def test_inertias_follow_the_data(name, changes, tmp_path):
     assert len(links["armature"]) == len(links["damping"]) == model.nj
     np.testing.assert_allclose(links["mass"].sum(), teacher_model.mj_model.body_mass.sum(), rtol=1e-3)
     np.testing.assert_allclose(links["damping"], 0.3, atol=0.03)
+
+
+def test_a_mass_matrix_with_inertias_of_other_links_is_found():
+    """The published simulator carries the inertia of the leg diagonally opposite; data tell, and right data do not."""
+    model, n = robot("anymal"), 300
+    q, qd = random_state(model, n, speed=1.0, height=3.0)
+    forces = random_forces(model, n, 0.2)
+    right, published = (
+        identify_free(model, frames_of(WarpBackend(model, n, reference=reference, threads=1), forces, q, qd))
+        for reference in (False, True)
+    )
+    assert right.inertia_of is None and right.residual < 1e-3
+    np.testing.assert_array_equal(published.inertia_of, published_inertia_pairing(model, read_links(model)))
+    assert published.residual < 0.1
+    np.testing.assert_array_equal(published.links()["inertia_of"], published.inertia_of)
+
+
+def test_every_way_to_swap_four_legs_is_tried_once():
+    found = {tuple(order.tolist()) for order in swaps(robot("anymal"))}
+    assert len(found) == len(list(swaps(robot("anymal")))) == 9  # six with two legs, three with all four
+    assert all(order[0] == 0 and [order[l] for l in order] == list(range(13)) for order in found)
+    assert (0, 4, 5, 6, 1, 2, 3, 7, 8, 9, 10, 11, 12) in found
 
 
 @pytest.mark.parametrize("gains", [(2e4, 200.0, 300.0, 0.3), (1e5, 1000.0, 550.0, 1.2)])

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from nerd_gym.dynamics.models.base import open_model
 from nerd_gym.dynamics.models.checkpoint import PRETRAINED, load_model, save_model
 from nerd_gym.utils.files import load_tensors
 from tests.support.grid import robot
@@ -44,3 +45,17 @@ def test_a_contact_law_outside_its_bounds_is_refused(law, gains, why, tmp_path):
     with pytest.raises(ValueError, match=r"odd\.safetensors has") as error:
         load_model(tmp_path / "odd.safetensors", robot("ant"))
     assert why in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "pairing", [[0, 2, 1], [1, 0, *range(2, 9)], [0, 2, 3, 1, *range(4, 9)], [0, 99, *range(2, 9)]]
+)
+def test_inertias_of_other_links_are_swapped_in_pairs_or_refused(pairing, tmp_path):
+    """Too few, the base, three in a ring, a link that is not there."""
+    tensors, facts = load_tensors(PRETRAINED / "ant-warp.safetensors")
+    save_model(tmp_path / "odd.safetensors", tensors, facts | {"inertia_of": pairing})
+    with pytest.raises(ValueError, match=r"odd\.safetensors .* valid: pairs of links 1 to 8"):
+        open_model(tmp_path / "odd.safetensors", robot("ant"))
+    swapped = [0, 3, 4, 1, 2, *range(5, 9)]
+    save_model(tmp_path / "even.safetensors", tensors, facts | {"inertia_of": swapped})
+    open_model(tmp_path / "even.safetensors", robot("ant"))[0].close()

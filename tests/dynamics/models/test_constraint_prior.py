@@ -6,7 +6,7 @@ import torch
 
 from nerd_gym.dynamics.features.robot_centric import RobotCentric
 from nerd_gym.dynamics.models.base import kind_of
-from nerd_gym.dynamics.models.frozen_pose import FrozenPosePrior
+from nerd_gym.dynamics.models.frozen_pose import FrozenPose
 from nerd_gym.dynamics.models.residual import ResidualModel
 from nerd_gym.dynamics.training.train import unexplained
 from nerd_gym.physics.warp.constraint_params import inverse_weights
@@ -37,10 +37,10 @@ def test_frames_of_mujoco_are_explained_before_any_network(name, bounds):
     model = robot(name)
     now, after, force, plane = states_of(motion(name, "mujoco"))
     for pose_updates, bound in bounds.items():
-        prior = FrozenPosePrior(model, *true_constraints(model).values(), pose_updates=pose_updates)
+        prior = FrozenPose(model, *true_constraints(model).values(), pose_updates=pose_updates)
         left = left_of(model, now, after, prior(now, force, plane)[1])
         assert left < bound, (pose_updates, left)
-    penalty = FrozenPosePrior(model, *true_prior(model).values())
+    penalty = FrozenPose(model, *true_prior(model).values())
     assert left_of(model, now, after, penalty(now, force, plane)[1]) > 5 * bounds[2]
 
 
@@ -69,7 +69,7 @@ def test_a_fallen_robot_may_touch_with_any_number_of_points():
     assert (depth > 0).sum(1).min() > 8
     force = push(model, n)
     teacher.step(force)
-    prior = FrozenPosePrior(model, *true_constraints(model).values(), pose_updates=model.substeps)
+    prior = FrozenPose(model, *true_constraints(model).values(), pose_updates=model.substeps)
     now = Motion(q, qd)
     assert left_of(model, now, Motion(teacher.q, teacher.qd), prior(now, force, plane)[1]) < 0.01
 
@@ -78,7 +78,7 @@ def test_rows_do_not_depend_on_each_other():
     """The same bits in any batch, at its end, and beside a row that has diverged."""
     model = robot("ant")
     state, force, plane = situation(model, 13)
-    prior = FrozenPosePrior(model, *true_constraints(model).values(), threads=1, pose_updates=4)
+    prior = FrozenPose(model, *true_constraints(model).values(), threads=1, pose_updates=4)
     whole = prior(state, force, plane)
     for rows in ([12], [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]):
         some = prior(Motion(*(x[rows] for x in state)), force[rows], tuple(x[rows] for x in plane))
@@ -95,7 +95,7 @@ def test_scalar_and_simd_kernels_agree():
     """An accelerator has a thread for every robot."""
     model = robot("ant")
     now, _, force, plane = states_of(motion("ant", "mujoco"))
-    wide, narrow = (FrozenPosePrior(model, *true_constraints(model).values(), width=width) for width in (8, 1))
+    wide, narrow = (FrozenPose(model, *true_constraints(model).values(), width=width) for width in (8, 1))
     for a, b in zip(*(prior(now, force, plane) for prior in (wide, narrow)), strict=True):
         torch.testing.assert_close(a, b, atol=5e-3, rtol=1e-3)
 
@@ -111,7 +111,7 @@ def test_dampers_and_springs_of_joints_are_in_the_frame(tmp_path):
     teacher = backend_at("mujoco", model, q, qd)
     force = push(model, 64)
     teacher.step(force)
-    prior = FrozenPosePrior(model, *true_constraints(model).values(), pose_updates=8)
+    prior = FrozenPose(model, *true_constraints(model).values(), pose_updates=8)
     change = prior(Motion(q, qd), force, (teacher.ground_point, teacher.ground_normal))[1]
     assert left_of(model, Motion(q, qd), Motion(teacher.q, teacher.qd), change) < 0.01
 

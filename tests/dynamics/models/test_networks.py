@@ -188,8 +188,8 @@ def test_a_limp_robot_in_the_air_falls_freely_whatever_the_network_says(name):
     model = fitted(MlpModel, name)
     q, qd = wide_state(model.robot, 16)
     q[:, 2] += 5.0
-    q[:, 7 + model.limited] = model.limits.mean(0)  # far from all limits
-    assert len(model.limited)
+    q[:, 7 + model.view.limited] = model.view.limits.mean(0)  # far from all limits
+    assert len(model.view.limited)
     qd = torch.zeros_like(qd)
     force = torch.zeros(16, model.robot.nj)
     contacts = model.find_contacts(q, *ground(model.robot, 16))

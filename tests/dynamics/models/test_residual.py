@@ -7,11 +7,12 @@ import torch
 from nerd_gym.backends import make_backend
 from nerd_gym.dynamics.features.robot_centric import RobotCentric
 from nerd_gym.dynamics.models.base import kind_of
-from nerd_gym.dynamics.models.frozen_pose import POSE_UPDATES, FrozenPosePrior
+from nerd_gym.dynamics.models.frozen_pose import POSE_UPDATES, FrozenPose
 from nerd_gym.dynamics.models.network_model import NetworkModel
 from nerd_gym.dynamics.models.residual import ResidualModel
 from nerd_gym.dynamics.training.train import unexplained
 from nerd_gym.robots.kinematics import Kinematics
+from nerd_gym.robots.links import published_inertia_pairing, read_links
 from nerd_gym.robots.state import Motion
 from nerd_gym.robots.symmetry import group, transform_joints, transform_state
 from tests.support.grid import robot
@@ -41,18 +42,36 @@ def test_the_more_pose_updates_the_smaller_the_residual(name):
         {1: 0.033, POSE_UPDATES: 0.01, model.substeps: 0.001},
     )
     for pose_updates, bound in bounds.items():
-        prior = FrozenPosePrior(model, *true_prior(model).values(), pose_updates=pose_updates)
+        prior = FrozenPose(model, *true_prior(model).values(), pose_updates=pose_updates)
         step, change, _ = prior(now, batch["force"][:, 0], plane)
         left = unexplained(model, true_change, change - true_change)
         assert max(left.values()) < bound, (pose_updates, left)
         assert max(unexplained(model, true_step, step - true_step).values()) < 0.1 * bound
 
 
+def test_inertias_of_other_links_in_the_mass_matrix_explain_the_published_simulator():
+    """Without the pairing not even the joints in flight move as they do there."""
+    model, batch = robot("anymal"), motion("anymal", "warp", reference=True)
+    now, after = (Motion(batch["q"][:, t], batch["qd"][:, t]) for t in (0, 1))
+    _, true_change = RobotCentric(Kinematics(model)).relative_motion(now, after)
+    plane = batch["ground_point"], batch["ground_normal"]
+    pairing = torch.as_tensor(published_inertia_pairing(model, read_links(model)))
+    own = torch.arange(model.nj + 1)
+    right, paired, itself = (
+        FrozenPose(model, *true_prior(model).values(), inertia_of=order)(now, batch["force"][:, 0], plane)[1]
+        for order in (None, pairing, own)
+    )
+    assert max(unexplained(model, true_change, paired - true_change).values()) < 0.05
+    assert max(unexplained(model, true_change, right - true_change).values()) > 0.5
+    # With its own inertia for every link the kernel is the one for right simulators.
+    torch.testing.assert_close(itself, right, atol=2e-3, rtol=2e-3)
+
+
 def test_rows_of_the_prior_do_not_depend_on_each_other():
     """The same bits in any batch, at its end, and beside a row that has diverged."""
     model = robot("ant")
     state, force, plane = situation(model, 13)
-    prior = FrozenPosePrior(model, *true_prior(model).values(), threads=1)
+    prior = FrozenPose(model, *true_prior(model).values(), threads=1)
     whole = prior(state, force, plane)
     for rows in ([12], [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]):
         some = prior(Motion(*(x[rows] for x in state)), force[rows], tuple(x[rows] for x in plane))
@@ -69,7 +88,7 @@ def test_scalar_and_simd_kernels_agree():
     model = robot("ant")
     batch = motion("ant", "warp")
     now, plane = Motion(batch["q"][:, 0], batch["qd"][:, 0]), (batch["ground_point"], batch["ground_normal"])
-    wide, narrow = (FrozenPosePrior(model, *true_prior(model).values(), width=width) for width in (8, 1))
+    wide, narrow = (FrozenPose(model, *true_prior(model).values(), width=width) for width in (8, 1))
     for a, b in zip(*(prior(now, batch["force"][:, 0], plane) for prior in (wide, narrow)), strict=True):
         torch.testing.assert_close(a, b, atol=1e-3, rtol=1e-3)
 
@@ -92,7 +111,7 @@ def test_in_flight_the_prior_is_mujocos_frame(name):
     teacher.reset(everyone(n), q, qd)
     teacher.step(force)
     _, true_change = RobotCentric(Kinematics(model)).relative_motion(Motion(q, qd), Motion(teacher.q, teacher.qd))
-    prior = FrozenPosePrior(model, *true_prior(model).values())
+    prior = FrozenPose(model, *true_prior(model).values())
     _, change, ahead = prior(Motion(q, qd), force, (teacher.ground_point, teacher.ground_normal))
     assert max(unexplained(model, true_change, change - true_change).values()) < 1e-3
     # The distances ahead are those of the end, but for what the forces did on the way.
@@ -143,7 +162,7 @@ def test_a_limp_robot_in_the_air_falls_freely_whatever_the_network_says(name):
     model = fitted(name)
     q, qd = wide_state(model.robot, 16)
     q[:, 2] += 5.0
-    q[:, 7 + model.limited] = model.limits.mean(0)
+    q[:, 7 + model.view.limited] = model.view.limits.mean(0)
     qd, force = torch.zeros_like(qd), torch.zeros(16, model.robot.nj)
     contacts = model.find_contacts(q, *ground(model.robot, 16))
     expected = torch.zeros_like(qd)
@@ -165,7 +184,7 @@ def test_an_arbitrary_network_stays_near_the_prior(name):
     now, force = Motion(batch["q"][:, 0], batch["qd"][:, 0]), batch["force"][:, 0]
     plane = batch["ground_point"], batch["ground_normal"]
     after = model.predict(now, force, model.find_contacts(now.q, *plane), None)
-    _, change, _ = model.prior(now, force, plane)
+    change = model.prior.expect(now, force, model.find_contacts(now.q, *plane)).change
     joints = model.robot.joint_qd
     off = (after.qd - now.qd - change)[:, joints].abs()
     assert (off <= 1.01 * model.normaliser.output_limit[model.robot.nv :][joints].max()).all() and off.max() > 0.1
