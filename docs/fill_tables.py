@@ -21,7 +21,8 @@ TABLE = re.compile(r"<!-- table: (\w+) -->.*?<!-- end -->", re.DOTALL)
 
 def documents() -> list[Path]:
     """Those that may have tables."""
-    return [ROOT / "README.md", *sorted(ROOT.glob("docs/guide/*.md")), *sorted(ROOT.glob("docs/results/*.md"))]
+    rooms = ("guide", "reference", "results")
+    return [ROOT / "README.md", *(page for room in rooms for page in sorted(ROOT.glob(f"docs/{room}/*.md")))]
 
 
 def filled(text: str) -> str:

@@ -308,6 +308,21 @@ def engine_speed() -> str:
     return markdown(head, [[str(row[key]) for key in head] for row in load("engine_speed")["rows"]])
 
 
+def two_checkouts() -> str:
+    """A frame of `warp` before and after its kernel moved several robots per thread."""
+    head = ["robot", "before (us)", "now (us)", "ratio"]
+    return markdown(head, [[str(row[key]) for key in head] for row in load("two_checkouts")["rows"]])
+
+
+def env_overhead() -> str:
+    """What environments add to the steps of their backends."""
+    rows = []
+    for row in load("env_overhead")["rows"]:
+        times = (f"{row[key]:.2f}" for key in ("backend step (us)", "env step (us)"))
+        rows.append([row["env"], f"`{row['backend']}`", *times, f"{100 * row['added']:.0f} %"])
+    return markdown(["environment", "backend", "backend's step (us)", "environment's step (us)", "added"], rows)
+
+
 def cuda_resources() -> str:
     """Registers, stack and spills of kernels on CUDA."""
     head = ["robot", "kernel", "architecture", "registers", "stack, B", "spilled, B", "resident threads"]
@@ -366,7 +381,50 @@ def drift() -> str:
     return markdown(["environment", "backend", "median drift of", "10 frames", "50 frames", "100 frames"], rows)
 
 
+# Where an equation is written: quantity, language, file, function.
+EQUATIONS = (
+    ("forward kinematics", "Warp", "nerd_gym/physics/warp/links.py", "place"),
+    ("forward kinematics", "torch", "nerd_gym/physics/torch/engine.py", "pose"),
+    ("forward kinematics", "torch, whole batches of bodies", "nerd_gym/robots/kinematics.py", "poses"),
+    ("velocity and acceleration", "Warp", "nerd_gym/physics/warp/links.py", "move"),
+    ("velocity and acceleration", "torch", "nerd_gym/physics/torch/engine.py", "motion"),
+    ("inertia and bias force", "Warp", "nerd_gym/physics/warp/links.py", "weigh"),
+    ("inertia and bias force", "torch", "nerd_gym/physics/torch/engine.py", "mass_and_bias"),
+    ("mass matrix", "Warp", "nerd_gym/physics/warp/links.py", "inertia"),
+    ("mass matrix", "torch", "nerd_gym/physics/torch/engine.py", "mass_matrix"),
+    ("contact law: springs and dampers", "Warp", "nerd_gym/physics/warp/contact.py", "penalty_force"),
+    ("contact law: springs and dampers", "torch", "nerd_gym/physics/torch/contact.py", "penalty"),
+    ("contact law: MuJoCo's constraints", "Warp", "nerd_gym/physics/warp/constraint_law.py", "constraint_substeps"),
+    ("contact law: a network", "Warp", "nerd_gym/physics/warp/contact.py", "network_force"),
+    ("contact law: a network", "torch", "nerd_gym/dynamics/models/force_networks.py", "forward"),
+    ("joint limits", "Warp", "nerd_gym/physics/warp/joints.py", "limit_torque"),
+    ("joint limits", "torch", "nerd_gym/physics/torch/engine.py", "limit_force"),
+    ("factorisation of the mass matrix", "Warp", "nerd_gym/physics/warp/factor.py", "factor"),
+    ("articulated-body recursion", "torch", "nerd_gym/physics/torch/engine.py", "acceleration"),
+    ("inertial regressor", "torch", "nerd_gym/physics/torch/regressor.py", "forces"),
+)
+
+
+def line_of(file: str, function: str) -> int:
+    """Where a function begins."""
+    for number, line in enumerate((ROOT / file).read_text().splitlines(), 1):
+        if line.lstrip().startswith(f"def {function}("):
+            return number
+    raise ValueError(f"{file} has no function {function!r}")
+
+
+def equations() -> str:
+    """The places where the equations of motion are written."""
+    rows = [
+        [quantity, language, f"`{function}`", f"[{file}:{line}](../../{file}#L{line})"]
+        for quantity, language, file, function in EQUATIONS
+        for line in [line_of(file, function)]
+    ]
+    return markdown(["equation", "language", "function", "where"], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "equations": equations,
     "returns": returns,
     "shipped": shipped,
     "twins": twins,
@@ -384,6 +442,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "throughput": throughput,
     "ratios": ratios,
     "engine_speed": engine_speed,
+    "two_checkouts": two_checkouts,
+    "env_overhead": env_overhead,
     "cuda_resources": cuda_resources,
     "adapters": adapters,
     "recorded": recorded,
