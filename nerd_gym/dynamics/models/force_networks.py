@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from nerd_gym.physics.warp.functions import blocks_for
 from nerd_gym.robots.features import SLIDE
 from nerd_gym.robots.model import RobotModel
 
@@ -61,7 +62,8 @@ class ContactForceNet(nn.Module):
     def packed(self) -> Tensor:
         """As the kernel reads it."""
         sharpness = 1 + torch.exp(self.bend.detach())
-        return torch.cat([self.scales, sharpness, *map(_rows, (self.first, self.second, self.last, self.straight))])
+        head = torch.cat([self.scales, sharpness, torch.zeros_like(self.scales[:3])]).view(-1, 4)
+        return torch.cat([head, *map(_rows, (self.first, self.second, self.last, self.straight))])
 
 
 class JointForceNet(nn.Module):
@@ -98,9 +100,13 @@ class JointForceNet(nn.Module):
 
     def packed(self) -> Tensor:
         """As the kernel reads it."""
-        return torch.cat([self.rate, self.force, *map(_rows, (self.first, self.second, self.last))])
+        nothing = torch.zeros_like(self.rate)
+        head = torch.stack([self.rate, self.force, nothing, nothing], 1)
+        return torch.cat([head, *map(_rows, (self.first, self.second, self.last))])
 
 
 def _rows(linear: nn.Linear) -> Tensor:
-    """Every row of a layer followed by its bias."""
-    return torch.cat([linear.weight, linear.bias[:, None]], 1).flatten().detach()
+    """Every row of a layer in blocks [..., 4]: weights, zeros, and last the bias (physics/warp/functions.py)."""
+    size = 4 * blocks_for(linear.in_features)
+    zeros = linear.weight.new_zeros(linear.out_features, size - linear.in_features - 1)
+    return torch.cat([linear.weight, zeros, linear.bias[:, None]], 1).view(-1, 4).detach()

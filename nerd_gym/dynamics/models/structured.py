@@ -45,7 +45,7 @@ class StructuredModel(DynamicsModel):
             widths.append(0 if network is None else network.first.out_features)
             if network is not None:
                 packed = network.packed().float().numpy()
-                setattr(networks, name, wp.array(packed, dtype=wp.float32, device=device))
+                setattr(networks, name, wp.array(packed, dtype=wp.vec4, device=device))
         shape = shape_of(robot, links)
         shape = shape if self.contact_net is not None else shape._replace(contacts=0)
         self._lanes = lanes_on(self.device)

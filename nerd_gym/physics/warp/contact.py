@@ -6,6 +6,7 @@ from typing import Any
 
 import warp as wp
 
+from .functions import activate, affine, exponential, logarithm, power
 from .simd import SMALLEST, dot, scaled
 from .tree import PhysicsParams
 
@@ -34,75 +35,62 @@ def penalty_force(depth: Any, velocity: Any, normal: Any, physics: PhysicsParams
 
 
 @wp.func
-def silu(x: Any):
-    """[W]."""
-    out = type(x)()
-    for r in range(len(x)):
-        out[r] = x[r] / (1.0 + wp.exp(-x[r]))
-    return out
-
-
-@wp.func
 def network_force(
-    net: wp.array(dtype=wp.float32),
+    net: wp.array(dtype=wp.vec4),
     depth: Any,
     velocity: Any,
     normal: Any,
     width: int,
-    inputs: Any,
-    first: Any,
-    second: Any,
+    layers: Any,
+    blocks: Any,
+    wide: Any,
 ):
     """The same by a contact force network of so many hidden units, packed as force_networks.py has it.
 
-    inputs [6, W], first and second [width, W] are room for its layers.
+    layers are the numbers of its inputs and hidden layers, each with zeros and a 1 after it; blocks and wide are the
+    same memory in fours, as matrices [4, W] and as vectors [4 W].
     """
     along = dot(velocity, normal)
     slide = velocity - scaled(normal, along)
     slip = dot(slide, slide)
-    slow = net[2]
-    for r in range(len(depth)):
-        speed = wp.sqrt(slip[r])
-        slip[r] = speed
-        inputs[0, r] = depth[r] / net[0]
-        inputs[1, r] = wp.max(-along[r], 0.0) / net[1]
-        inputs[2, r] = wp.max(along[r], 0.0) / net[1]
-        inputs[3, r] = speed / net[1]
-        inputs[4, r] = speed / (speed + slow)
-        inputs[5, r] = 0.25 * wp.log(1.0 + speed / slow)
-    # Every row of a layer is followed by its bias.
+    scales = net[0]
+    slow = scales[2]
+    one = type(depth)(1.0)
+    none = type(depth)(0.0)
+    r = wp.int32(0)
+    while r < len(slip):
+        slip[r] = wp.sqrt(slip[r])
+        r += 1
+    layers[0] = depth / scales[0]
+    layers[1] = wp.max(-along, none) / scales[1]
+    layers[2] = wp.max(along, none) / scales[1]
+    layers[3] = slip / scales[1]
+    layers[4] = wp.cw_div(slip, slip + type(depth)(slow))
+    layers[5] = 0.25 * logarithm(one + slip / slow)
+    layers[7] = one
+    hidden = width / 4 + 1  # blocks of a row
     for i in range(width):
-        at = 5 + 7 * i
-        value = type(depth)(net[at + 6])
-        for k in range(6):
-            value += net[at + k] * inputs[k]
-        first[i] = silu(value)
+        layers[8 + i] = affine(net, 2 + 2 * i, 2, blocks, 0)
+    activate(layers, wide, 2, width)
     for i in range(width):
-        at = 5 + 7 * width + (width + 1) * i
-        value = type(depth)(net[at + width])
-        for k in range(width):
-            value += net[at + k] * first[k]
-        second[i] = silu(value)
-    for i in range(3):
-        at = 5 + (8 + width + i) * width + i
-        value = type(depth)(net[at + width])
-        for k in range(width):
-            value += net[at + k] * second[k]
-        first[i] = value
-    at = 5 + (11 + width) * width + 3
-    size = first[0] + type(depth)(net[at + 6])
-    for k in range(6):
-        size += net[at + k] * inputs[k]
-    push = type(depth)()
-    drag = type(depth)()
-    sharp = net[4]
-    for r in range(len(depth)):
-        press = wp.where(depth[r] > 0.0, net[3] * wp.max(size[r], 0.0), 0.0)
-        grip = wp.exp(first[1, r]) / slow
-        z = grip * slip[r]
-        large = wp.max(z, 1.0)
-        bend = wp.pow(wp.pow(large, -sharp) + wp.pow(z / large, sharp), 1.0 / sharp)
-        hold = press * wp.exp(first[2, r]) * grip / (large * bend)
-        push[r] = press
-        drag[r] = wp.where(depth[r] > 0.0, hold, 0.0)
-    return scaled(normal, push) - scaled(slide, drag)
+        layers[8 + 4 * hidden + i] = affine(net, 2 + 2 * width + hidden * i, hidden, blocks, 2)
+    activate(layers, wide, 2 + hidden, width)
+    at = 2 + (2 + hidden) * width
+    size = affine(net, at, hidden, blocks, 2 + hidden)
+    log_grip = affine(net, at + hidden, hidden, blocks, 2 + hidden)
+    log_cap = affine(net, at + 2 * hidden, hidden, blocks, 2 + hidden)
+    size = size + affine(net, at + 3 * hidden, 2, blocks, 0)
+    # Friction saturates with slip: z / (1 + z^p)^(1/p) by powers of numbers up to 1, so that none overflows.
+    sharp = net[1][0]
+    grip = exponential(log_grip) / slow
+    z = wp.cw_mul(grip, slip)
+    large = wp.max(z, one)
+    bend = power(power(large, -sharp) + power(wp.cw_div(z, large), sharp), 1.0 / sharp)
+    hold = wp.cw_div(wp.cw_mul(exponential(log_cap), grip), wp.cw_mul(large, bend))
+    push = scales[3] * wp.max(size, none)
+    r = wp.int32(0)
+    while r < len(depth):
+        push[r] = wp.where(depth[r] > 0.0, push[r], 0.0)
+        hold[r] = wp.where(depth[r] > 0.0, hold[r], 0.0)
+        r += 1
+    return scaled(normal, push) - scaled(slide, wp.cw_mul(push, hold))

@@ -23,6 +23,7 @@ import warp as wp
 
 from .contact import network_force, penalty_force
 from .factor import factor_functions
+from .functions import network_blocks
 from .joints import limit_torque, network_torques
 from .lane_state import lane_reader
 from .links import link_functions
@@ -46,8 +47,10 @@ def frame_kernel(
     entries = shape.rows()[-1]
     Number, Vector, Quat, Matrix = simd_types(width)
     per_dof, per_link, per_entry = (rows(size, width) for size in (nv, links, entries))
-    contact_inputs, contact_layer = rows(6, width), rows(max(3, contact_net), width)
-    torque_inputs, torque_layer = rows(4 * links, width), rows(max(1, torque_net), width)
+    contact_fours, torque_fours = network_blocks(6, contact_net), network_blocks(4 * (links - first_joint), torque_net)
+    contact_size, torque_size = 4 * contact_fours, 4 * torque_fours
+    ContactRoom, TorqueRoom = rows(contact_size, width), rows(torque_size, width)
+    blocks, wides = views(rows(4, width), width), views(wp.types.vector(4 * width, wp.float32), width)
     numbers, read = views(Number, width), lane_reader(shape, width)
     of_links, of_matrix = link_functions(shape, width), factor_functions(shape, width)
     Room, opened, move, weigh = of_links.room, of_links.opened, of_links.move, of_links.weigh
@@ -79,6 +82,16 @@ def frame_kernel(
         H = numbers(wp.address_of(H_room), 0, entries)
         x_room = per_dof()
         x = numbers(wp.address_of(x_room), 0, nv)
+        if wp.static(contact_net > 0):
+            contact_room = ContactRoom()
+            contact_layers = numbers(wp.address_of(contact_room), 0, contact_size)
+            contact_blocks = blocks(wp.address_of(contact_room), 0, contact_fours)
+            contact_wides = wides(wp.address_of(contact_room), 0, contact_fours)
+        if wp.static(torque_net > 0):
+            torque_room = TorqueRoom()
+            torque_layers = numbers(wp.address_of(torque_room), 0, torque_size)
+            torque_blocks = blocks(wp.address_of(torque_room), 0, torque_fours)
+            torque_wides = wides(wp.address_of(torque_room), 0, torque_fours)
         position = per_link()
         speed = per_link()
         learned = per_link()
@@ -136,9 +149,9 @@ def frame_kernel(
                                 velocity,
                                 normal,
                                 contact_net,
-                                contact_inputs(),
-                                contact_layer(),
-                                contact_layer(),
+                                contact_layers,
+                                contact_blocks,
+                                contact_wides,
                             )
                         else:
                             push = penalty_force(deep, velocity, normal, physics)
@@ -153,9 +166,9 @@ def frame_kernel(
                     tree,
                     first_joint,
                     torque_net,
-                    torque_inputs(),
-                    torque_layer(),
-                    torque_layer(),
+                    torque_layers,
+                    torque_blocks,
+                    torque_wides,
                 )
 
             # Of the published simulator, other links' inertias may stand for a link's in H, but not in its bias.

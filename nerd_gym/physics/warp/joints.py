@@ -6,7 +6,8 @@ from typing import Any
 
 import warp as wp
 
-from .contact import silu
+from .functions import activate, affine
+from .spatial import sine_versine
 from .tree import PhysicsParams, Tree
 
 
@@ -24,50 +25,49 @@ def limit_torque(position: Any, rate: Any, lower: float, upper: float, physics: 
 
 @wp.func
 def network_torques(
-    net: wp.array(dtype=wp.float32),
+    net: wp.array(dtype=wp.vec4),
     position: Any,
     speed: Any,
     tree: Tree,
     first_joint: int,
     width: int,
-    inputs: Any,
-    first: Any,
-    second: Any,
+    layers: Any,
+    blocks: Any,
+    wide: Any,
 ):
     """Forces [L, W] by a joint force network of so many hidden units, packed as force_networks.py has it.
 
-    inputs [4 joints, W], first and second [width, W] are room for its layers.
+    layers, blocks and wide are the memory of its inputs and hidden layers, as network_force has them.
     """
     links = tree.depth.shape[0]
     joints = links - first_joint
+    one = type(layers[0])(1.0)
+    none = type(layers[0])(0.0)
     for l in range(first_joint, links):
-        k = 4 * (l - first_joint)
-        for r in range(len(first[0])):
-            angle = position[l, r]
-            slides = tree.slide[l] == 1
-            inputs[k, r] = wp.where(slides, angle, wp.sin(angle))
-            inputs[k + 1, r] = wp.where(slides, 0.0, wp.cos(angle))
-            rate = speed[l, r] / net[l - first_joint]
-            inputs[k + 2, r] = rate
-            inputs[k + 3, r] = rate / (wp.abs(rate) + 0.1)
-    size = 4 * joints
+        k = l - first_joint
+        angle = position[l]
+        rate = speed[l] / net[k][0]
+        if tree.slide[l] == 1:
+            layers[4 * k] = angle
+            layers[4 * k + 1] = none
+        else:
+            sine, versine = sine_versine(angle)
+            layers[4 * k] = sine
+            layers[4 * k + 1] = one - versine
+        layers[4 * k + 2] = rate
+        layers[4 * k + 3] = wp.cw_div(rate, wp.max(rate, -rate) + 0.1 * one)
+    inputs = joints + 1  # blocks of a row
+    hidden = width / 4 + 1
+    second = inputs + hidden
+    layers[4 * inputs - 1] = one
     for i in range(width):
-        at = 2 * joints + (size + 1) * i
-        value = type(first[0])(net[at + size])
-        for j in range(size):
-            value += net[at + j] * inputs[j]
-        first[i] = silu(value)
+        layers[4 * inputs + i] = affine(net, joints + inputs * i, inputs, blocks, 0)
+    activate(layers, wide, inputs, width)
     for i in range(width):
-        at = 2 * joints + width * (size + 1) + (width + 1) * i
-        value = type(first[0])(net[at + width])
-        for j in range(width):
-            value += net[at + j] * first[j]
-        second[i] = silu(value)
+        layers[4 * second + i] = affine(net, joints + inputs * width + hidden * i, hidden, blocks, inputs)
+    activate(layers, wide, second, width)
     out = type(position)()
-    for row in range(joints):
-        at = 2 * joints + width * (size + width + 2) + (width + 1) * row
-        value = type(first[0])(net[at + width])
-        for j in range(width):
-            value += net[at + j] * second[j]
-        out[row + first_joint] = net[joints + row] * value
+    at = joints + second * width
+    for k in range(joints):
+        out[k + first_joint] = net[k][1] * affine(net, at + hidden * k, hidden, blocks, second)
     return out

@@ -111,8 +111,8 @@ class PhysicsParams:
 class Networks:
     """Weights of a learned model, as dynamics/models/force_networks.py packs them. Empty for the analytical backend."""
 
-    contact: wp.array(dtype=wp.float32)
-    torque: wp.array(dtype=wp.float32)
+    contact: wp.array(dtype=wp.vec4)
+    torque: wp.array(dtype=wp.vec4)
 
 
 def make_tree(links: Links, robot: RobotModel, device: wp.Device) -> Tree:
