@@ -18,7 +18,8 @@ import tyro
 import warp as wp
 
 from nerd_gym import RobotModel
-from nerd_gym.dynamics.features.kernels import advance_kernel, encode_kernel
+from nerd_gym.dynamics.features.advance_kernel import advance_kernel
+from nerd_gym.dynamics.features.encode_kernel import encode_kernel
 from nerd_gym.dynamics.models.base import open_model
 from nerd_gym.dynamics.models.checkpoint import packaged_model
 from nerd_gym.physics.warp.distance import distance_kernel

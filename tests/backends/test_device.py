@@ -5,8 +5,9 @@ import torch
 import warp as wp
 
 from nerd_gym.backends import backend_class
+from nerd_gym.dynamics.features.advance_kernel import advance_kernel
+from nerd_gym.dynamics.features.encode_kernel import encode_kernel
 from nerd_gym.dynamics.features.kernel_tables import FROZEN_POSE
-from nerd_gym.dynamics.features.kernels import advance_kernel, encode_kernel
 from nerd_gym.dynamics.models.checkpoint import save_model
 from nerd_gym.dynamics.models.mlp import MlpModel
 from nerd_gym.dynamics.models.residual import ResidualModel

@@ -1,7 +1,8 @@
-"""What the feature kernels are told of a robot, its symmetries and a normaliser."""
+"""What the feature kernels are told of a robot, its symmetries and a normaliser, and what they share."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -104,3 +105,28 @@ def make_scale(normaliser: Normaliser) -> Scale:
     for name, tensor in normaliser.named_buffers():
         setattr(scale, name, wp.from_torch(tensor))
     return scale
+
+
+@wp.func
+def matrix_of(w: float, x: float, y: float, z: float) -> wp.mat33:
+    """Of a unit quaternion."""
+    return wp.mat33(
+        1.0 - 2.0 * (y * y + z * z),
+        2.0 * (x * y - w * z),
+        2.0 * (x * z + w * y),
+        2.0 * (x * y + w * z),
+        1.0 - 2.0 * (x * x + z * z),
+        2.0 * (y * z - w * x),
+        2.0 * (x * z - w * y),
+        2.0 * (y * z + w * x),
+        1.0 - 2.0 * (x * x + y * y),
+    )
+
+
+def kernel_of(function: Callable, name: str, sizes: Sizes) -> wp.Kernel:
+    """A function as a kernel in a module of its own."""
+    key = "_".join([name, *(size if isinstance(size, str) else str(int(size)) for size in sizes)])
+    module = wp.get_module(f"nerd_gym.fused.{key}")
+    module.options["enable_backward"] = False
+    module.options["max_unroll"] = 3
+    return wp.Kernel(function, key=key, module=module)

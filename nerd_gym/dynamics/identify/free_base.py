@@ -118,9 +118,10 @@ class FreeIdentification:
         parameters, _ = self.guess(some)
         still = self.regressor(some["q"], some["qd"], torch.zeros_like(some["qd"])) @ parameters
         mass = self.regressor.mass(self.regressor.moving(some["q"], some["qd"]), parameters)
-        rise = torch.linalg.solve(mass, self.pull(some["q"], some["qd"], some["force"]) - still)
+        rise, _ = torch.linalg.solve_ex(mass, self.pull(some["q"], some["qd"], some["force"]) - still)
         true = (some["next_qd"] - some["qd"]) / self.robot.frame_dt
-        return float(((rise - true).square().mean(0) / true.square().mean(0)).mean().sqrt())
+        off = float(((rise - true).square().mean(0) / true.square().mean(0)).mean().sqrt())
+        return off if off < torch.inf else torch.inf
 
     def calm(self, frames: Transitions) -> Transitions:
         """At most MOST_FRAMES from all over those in which nothing moves more than CALM, in float64."""
@@ -188,7 +189,8 @@ def identify_free(robot: RobotModel, frames: Transitions) -> Inertias:
         if right.residual is None or right.residual < MISPAIRED:
             return right
         others = [FreeIdentification(robot, order) for order in swaps(robot)]
-        if not others:
+        best = min(others, key=lambda other: other.unexplained(frames), default=None)
+        if best is None or best.unexplained(frames) == torch.inf:
             return right
-        paired = min(others, key=lambda other: other.unexplained(frames)).fit(frames)
-        return paired if (paired.residual or 0.0) < WORTH * right.residual else right
+        paired = best.fit(frames)
+        return paired if paired.residual is not None and paired.residual < WORTH * right.residual else right

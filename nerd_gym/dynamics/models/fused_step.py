@@ -9,6 +9,8 @@ import torch
 import warp as wp
 from torch import Tensor, nn
 
+from nerd_gym.dynamics.features.advance_kernel import advance_kernel
+from nerd_gym.dynamics.features.encode_kernel import encode_kernel
 from nerd_gym.dynamics.features.kernel_tables import (
     Body,
     Sizes,
@@ -16,7 +18,6 @@ from nerd_gym.dynamics.features.kernel_tables import (
     make_scale,
     make_views,
 )
-from nerd_gym.dynamics.features.kernels import advance_kernel, encode_kernel
 from nerd_gym.dynamics.features.state_view import StateView
 from nerd_gym.physics.warp.distance import DistanceFinder
 from nerd_gym.physics.warp.launch import Slices, filled
