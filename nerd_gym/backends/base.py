@@ -131,11 +131,12 @@ class Backend(ABC):
         self._check("q", q, self.q.shape)
         self._check("qd", qd, self.qd.shape)
         row = mask[:, None]
-        self.q.copy_(torch.where(row, q, self.q))
-        self.qd.copy_(torch.where(row, qd, self.qd))
+        given = [(q, self.q), (qd, self.qd)]
         if ground is not None:
-            self.ground_point.copy_(torch.where(row, ground[0], self.ground_point))
-            self.ground_normal.copy_(torch.where(row, ground[1], self.ground_normal))
+            given += [(ground[0], self.ground_point), (ground[1], self.ground_normal)]
+        for new, own in given:
+            torch.where(row, new, own, out=own)
+        if ground is not None:
             self._ground_written(mask)
         self.healthy = self.healthy | mask
         self.version += 1

@@ -58,6 +58,7 @@ class Anymal(Task):
         super().__init__(robot, config, device)
         self._pose = self.tensor(DEFAULT_POSE)
         self._gain = self.tensor(TORQUE_GAIN)
+        self._pull = self.stiffness * self._pose  # N m, of the springs towards the default pose
         self._target = self.tensor(TARGETS[config.task])
         self._start = self.tensor([0, 0, 0.7, 1, 0, 0, 0])
         names = robot.candidates.names
@@ -79,11 +80,12 @@ class Anymal(Task):
 
     def joint_force(self, action: Tensor, state: State) -> Tensor:
         action = action.clamp(-1, 1)
-        joints = state.q[:, 7:]
         if self.config.control == "position":
-            target = self._pose + self.action_scale * action
-            return self.stiffness * (target - joints) - self.damping * state.qd[:, 6:]
-        return self._gain * action + self.stiffness * (self._pose - joints)
+            force = torch.add(self._pull, action, alpha=self.stiffness * self.action_scale)
+            force.sub_(state.qd.narrow(1, 6, 12), alpha=self.damping)
+        else:
+            force = torch.addcmul(self._pull, self._gain, action)
+        return force.sub_(state.q.narrow(1, 7, 12), alpha=self.stiffness)
 
     def observe(self, state: State) -> Tensor:
         motion = state.base_motion
@@ -94,7 +96,7 @@ class Anymal(Task):
     def reward(self, state: State, action: Tensor, joint_force: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         terms = {
             "velocity": torch.exp(-self._off(state).square().sum(-1)),
-            "straight": 0.5 * torch.exp(-state.base_motion.omega[:, 2].square()),
+            "straight": 0.5 * torch.exp(-state.base_motion.omega.select(1, 2).square()),
             "torque": -2.5e-5 * joint_force.square().sum(-1),
         }
         return total(terms).clamp(min=0), terms
@@ -104,8 +106,8 @@ class Anymal(Task):
 
     def _off(self, state: State) -> Tensor:
         """[N, 2]: velocity over ground less the one that is asked for."""
-        return state.base_motion.velocity[:, :2] - self._target
+        return state.base_motion.velocity.narrow(1, 0, 2) - self._target
 
     def terminated(self, state: State) -> Tensor:
-        near = state.contacts.distance[:, self._must_not_touch] < 0.01
-        return near.any(-1) | (state.q[:, 2] < 0.4)
+        nearest = state.contacts.distance.index_select(1, self._must_not_touch).amin(-1)
+        return (nearest < 0.01) | (state.q.select(1, 2) < 0.4)

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from nerd_gym.backends.base import Backend
+from nerd_gym.physics.warp.base_motion import BaseMotionLaunch, record_base_motion
 from nerd_gym.robots.contacts import Contacts
 from nerd_gym.robots.model import RobotModel
-from nerd_gym.robots.rotations import quat_to_matrix
 
 from .random import EnvRandom
 
@@ -34,6 +34,8 @@ class State:
 
     def __init__(self, backend: Backend, goal: Tensor):
         self._backend = backend
+        # Where q and qd are, and the launch that finds the base's motion there.
+        self._recorded: tuple[tuple[int, int], BaseMotionLaunch] | None = None
         self.goal = goal  # [N, goal_size]
 
     @property
@@ -65,11 +67,13 @@ class State:
         return self._backend.cached("base_motion", self._base_motion)
 
     def _base_motion(self) -> BaseMotion:
-        rotation = quat_to_matrix(self.q.narrow(1, 3, 4))
-        velocity, omega = self.qd.narrow(1, 0, 6).split(3, 1)
-        entries = rotation.view(-1, 9)
-        omega = torch.bmm(rotation, omega.unsqueeze(2)).squeeze(2)
-        return BaseMotion(velocity, omega, entries.narrow(1, 8, 1), entries.narrow(1, 0, 1))
+        places = self.q.data_ptr(), self.qd.data_ptr()
+        if self._recorded is None or self._recorded[0] != places:
+            self._recorded = places, record_base_motion(self.q, self.qd)
+        slices, launches, out = self._recorded[1]
+        slices.run(launches)
+        omega, up, heading = out.clone().split((3, 1, 1), 1)
+        return BaseMotion(self.qd.narrow(1, 0, 3), omega, up, heading)
 
 
 @dataclass(frozen=True)

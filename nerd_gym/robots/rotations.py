@@ -8,9 +8,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-# Entry k of a rotation matrix is ONE[k] + SIGN_A[k] o[A[k]] + SIGN_B[k] o[B[k]], o = quat (x) quat flattened.
-_A = (10, 6, 7, 6, 5, 11, 7, 11, 5)
-_B = (15, 3, 2, 3, 15, 1, 2, 1, 10)
+# Entry k of a rotation matrix is ONE[k] + SIGN_A[k] a[k] + SIGN_B[k] b[k], where a and b are products of two entries of
+# the quaternion: those at LEFT and RIGHT, first of all a, then of all b.
+_LEFT = (2, 1, 1, 1, 1, 2, 1, 2, 1, 3, 0, 0, 0, 3, 0, 0, 0, 2)
+_RIGHT = (2, 2, 3, 2, 1, 3, 3, 3, 1, 3, 3, 2, 3, 3, 1, 2, 1, 2)
 _SIGN_A = (-2.0, 2.0, 2.0, 2.0, -2.0, 2.0, 2.0, 2.0, -2.0)
 _SIGN_B = (-2.0, -2.0, 2.0, 2.0, -2.0, -2.0, -2.0, 2.0, -2.0)
 _ONE = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
@@ -18,16 +19,16 @@ _ONE = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 
 @lru_cache(maxsize=8)
 def _matrix_terms(device: torch.device, dtype: torch.dtype) -> tuple[Tensor, ...]:
-    indices = [torch.tensor(x, device=device) for x in (_A, _B)]
+    indices = [torch.tensor(x, device=device) for x in (_LEFT, _RIGHT)]
     return *indices, *(torch.tensor(x, device=device, dtype=dtype) for x in (_SIGN_A, _SIGN_B, _ONE))
 
 
 def quat_to_matrix(quat: Tensor) -> Tensor:
     """[N, 4] unit quaternions, w first -> [N, 3, 3]. Few operations: it is on every step's path."""
-    a, b, sign_a, sign_b, one = _matrix_terms(quat.device, quat.dtype)
-    products = torch.bmm(quat.unsqueeze(2), quat.unsqueeze(1)).view(-1, 16)
-    entries = torch.addcmul(one, products.index_select(1, a), sign_a)
-    return torch.addcmul(entries, products.index_select(1, b), sign_b).view(-1, 3, 3)
+    left, right, sign_a, sign_b, one = _matrix_terms(quat.device, quat.dtype)
+    products = quat.index_select(1, left) * quat.index_select(1, right)
+    entries = torch.addcmul(one, products.narrow(1, 0, 9), sign_a)
+    return torch.addcmul(entries, products.narrow(1, 9, 9), sign_b).view(-1, 3, 3)
 
 
 def quat_rotate(quat: Tensor, vector: Tensor) -> Tensor:

@@ -30,7 +30,8 @@ def distance_kernel(shape: TreeShape, width: int, frame: int = -1) -> wp.Kernel:
     first_joint = 1 if free else 0
     Number, Vector, Quat, Matrix = simd_types(width)
     per_link, of_links = rows(links, width), link_functions(shape, width)
-    Room, opened, place, move = of_links.room, of_links.opened, of_links.place, of_links.move
+    Room = of_links.motion_room if frame >= 0 else of_links.pose_room
+    opened, place, move = of_links.opened, of_links.place, of_links.move
     point_of, velocity_at, read = of_links.point, of_links.velocity, lane_reader(shape, width, frame >= 0)
 
     def distance(

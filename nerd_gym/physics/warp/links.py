@@ -16,7 +16,8 @@ from .simd import cross, dot, rows, scaled, simd_types, times_one, views
 from .spatial import acceleration_of, impulse_of, inertia_about, moment_of, motion_axis, placed
 from .tree import Tree, TreeShape
 
-PER_LINK = 9 + 10 * 3 + 6  # numbers in a LinkState
+# Numbers per link of a LinkState, in its order: of poses alone, with motion, and all.
+POSE, MOTION, WHOLE = 12, 30, 45
 
 
 class LinkFunctions(NamedTuple):
@@ -24,6 +25,8 @@ class LinkFunctions(NamedTuple):
 
     state: type
     room: type  # memory of a LinkState
+    pose_room: type  # the same for kernels that only `place` links
+    motion_room: type  # or `move` them
     opened: wp.Function
     place: wp.Function
     move: wp.Function
@@ -48,7 +51,6 @@ def link_functions(shape: TreeShape, width: int) -> LinkFunctions:
     @wp.struct
     class LinkState:
         rotation: wp.array(dtype=Matrix)  # [L]
-        inertia_o: wp.array(dtype=Symmetric)  # about the common point; composite on the way back
         origin: wp.array(dtype=Vector)
         axis_w: wp.array(dtype=Vector)  # motion axis, angular part
         axis_v: wp.array(dtype=Vector)  # motion axis, linear part
@@ -59,23 +61,24 @@ def link_functions(shape: TreeShape, width: int) -> LinkFunctions:
         bias_m: wp.array(dtype=Vector)  # moment about the common point; of all that a link carries on the way back
         bias_f: wp.array(dtype=Vector)
         first_moment: wp.array(dtype=Vector)  # mass times com; composite on the way back
+        inertia_o: wp.array(dtype=Symmetric)  # about the common point; composite on the way back
 
     @wp.func
     def opened(room: wp.uint64):
         """The state in a kernel's own memory."""
         s = LinkState()
         s.rotation = matrices(room, 0, links)
-        s.inertia_o = symmetrics(room, 9 * links, links)
-        s.origin = vectors(room, 15 * links, links)
-        s.axis_w = vectors(room, 18 * links, links)
-        s.axis_v = vectors(room, 21 * links, links)
-        s.vel_w = vectors(room, 24 * links, links)
-        s.vel_v = vectors(room, 27 * links, links)
-        s.acc_w = vectors(room, 30 * links, links)
-        s.acc_v = vectors(room, 33 * links, links)
-        s.bias_m = vectors(room, 36 * links, links)
-        s.bias_f = vectors(room, 39 * links, links)
-        s.first_moment = vectors(room, 42 * links, links)
+        s.origin = vectors(room, 9 * links, links)
+        s.axis_w = vectors(room, 12 * links, links)
+        s.axis_v = vectors(room, 15 * links, links)
+        s.vel_w = vectors(room, 18 * links, links)
+        s.vel_v = vectors(room, 21 * links, links)
+        s.acc_w = vectors(room, 24 * links, links)
+        s.acc_v = vectors(room, 27 * links, links)
+        s.bias_m = vectors(room, 30 * links, links)
+        s.bias_f = vectors(room, 33 * links, links)
+        s.first_moment = vectors(room, 36 * links, links)
+        s.inertia_o = symmetrics(room, 39 * links, links)
         return s
 
     @wp.func
@@ -226,5 +229,7 @@ def link_functions(shape: TreeShape, width: int) -> LinkFunctions:
         H[19] = none
         H[20] = mass
 
-    room = rows(PER_LINK * links, width)
-    return LinkFunctions(LinkState, room, opened, place, move, weigh, point, velocity, bias, swap, inertia, base)
+    room, pose_room, motion_room = (rows(size * links, width) for size in (WHOLE, POSE, MOTION))
+    return LinkFunctions(
+        LinkState, room, pose_room, motion_room, opened, place, move, weigh, point, velocity, bias, swap, inertia, base
+    )
