@@ -39,6 +39,8 @@ figures: setup
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/ratios.py
 	$(BIN)/python benchmarks/neural_speed.py
+	$(BIN)/python benchmarks/env_overhead.py
+	$(BIN)/python benchmarks/first_use.py
 	$(BIN)/python benchmarks/adapter_overhead.py
 	$(BIN)/python benchmarks/policies.py
 	$(BIN)/python benchmarks/long_rollouts.py

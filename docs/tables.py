@@ -323,6 +323,18 @@ def env_overhead() -> str:
     return markdown(["environment", "backend", "backend's step (us)", "environment's step (us)", "added"], rows)
 
 
+def first_use() -> str:
+    """Compile and load times of the kernels of every robot's backends."""
+    rows: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in load("first_use")["rows"]:
+        rows.setdefault((row["robot"], row["backend"]), []).append(row)
+    body = []
+    for (robot, backend), kernels in rows.items():
+        first = ", ".join(f"{row['kernel']} {row['first (s)']:.1f}" for row in kernels)
+        body.append([robot, f"`{backend}`", first, f"{kernels[0]['second, all (s)']:.2f}"])
+    return markdown(["robot", "backend", "first use, by kernel (s)", "second use, all (s)"], body)
+
+
 def cuda_resources() -> str:
     """Registers, stack and spills of kernels on CUDA."""
     head = ["robot", "kernel", "architecture", "registers", "stack, B", "spilled, B", "resident threads"]
@@ -444,6 +456,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "engine_speed": engine_speed,
     "two_checkouts": two_checkouts,
     "env_overhead": env_overhead,
+    "first_use": first_use,
     "cuda_resources": cuda_resources,
     "adapters": adapters,
     "recorded": recorded,
