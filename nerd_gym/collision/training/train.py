@@ -1,0 +1,75 @@
+"""Networks of the outcome of a strike, trained on generated collisions."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nerd_gym.collision.models.surrogate import NetConfig, OutcomeNet, outcome_loss, relative_error, share_within
+from nerd_gym.dynamics.training.loop import Recipe, TrainingLoop
+from nerd_gym.utils.device import torch_device
+
+from .dataset import HELD_BACK, load
+
+# The published recipe: a ReLU network on the columns themselves, AdamW at a constant rate.
+PLAIN = {"optimiser": "adamw", "lr": 1e-3, "weight_decay": 0.01, "steps": 1000, "batch": 4096}
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """How a network is trained; None stands for the recipe's own."""
+
+    recipe: str = "features"
+    width: int = 128
+    depth: int = 2
+    steps: int | None = None
+    batch: int | None = None
+    lr: float | None = None
+    seed: int = 0
+    device: str = "cpu"
+
+    def optimisation(self, wide: bool) -> Recipe:
+        own: dict[str, Any] = PLAIN if self.recipe == "plain" else {"steps": 6000 if wide else 3000, "batch": 1024}
+        given = {name: getattr(self, name) for name in ("steps", "batch", "lr")}
+        return Recipe(**(own | {k: v for k, v in given.items() if v is not None}), seed=self.seed)
+
+
+def train_net(data: Path, shape: str, wide: bool, settings: TrainSettings, checkpoint: Path) -> tuple[OutcomeNet, dict]:
+    """A network of a file's collisions and its facts; a stopped run goes on from its checkpoint."""
+    device = torch_device(settings.device)
+    pre, post, facts = load(data, shape, wide)
+    cut = len(pre) - max(1, round(HELD_BACK * len(pre)))
+    train, held = [(pre[rows].to(device), post[rows].to(device)) for rows in (slice(0, cut), slice(cut, None))]
+    torch.manual_seed(settings.seed)
+    net = OutcomeNet(NetConfig(shape, settings.recipe, wide, settings.width, settings.depth)).to(device)
+    net.normalise_to(train[0])
+
+    def sample(generator: torch.Generator, size: int) -> tuple[Tensor, Tensor]:
+        rows = torch.randint(cut, (size,), generator=generator).to(device)
+        return train[0][rows], train[1][rows]
+
+    def validate() -> dict[str, float]:
+        error = relative_error(net(held[0]), held[1])
+        return {"error": float(error.mean()), "within_10": float((error <= 0.1).float().mean())}
+
+    known = {"shape": shape, "net": net.config.as_dict(), "data": {k: facts[k] for k in ("seed", "collisions")}}
+    recipe = settings.optimisation(wide)
+    loop = TrainingLoop(
+        net, sample, lambda batch: outcome_loss(net, *batch), validate, recipe, checkpoint, known, checkpoint.stem
+    )
+    curve = loop.run()
+    with torch.no_grad():
+        error = relative_error(net(held[0]), held[1])
+    own = {
+        "held_back": len(held[0]),
+        "within": share_within(error),
+        "median_error": float(error.median()),
+        "recipe": asdict(recipe),
+        "data": {name: facts[name] for name in ("seed", "collisions", "timestep", "simulator", "ranges")},
+        "curve": curve,
+    }
+    return net.cpu(), own
