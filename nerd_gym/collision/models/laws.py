@@ -91,8 +91,7 @@ class StrikeLaw(ImpactLaw):
     """
 
     columns, outcome, velocities = STRIKE, OUTCOME, 3
-    parity: Tensor
-    input_parity: Tensor
+    lengths: Tensor
 
     def __init__(self, net: OutcomeNet, speed_slope: bool = False):
         super().__init__()

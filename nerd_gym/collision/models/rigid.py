@@ -145,8 +145,8 @@ class RigidLaw(ImpactLaw):
 
         def body(part: Tensor) -> PlanarBody:
             arm, v = pre[:, 7:9] - part[:, 2:4], part[:, 4:6]
-            along = [(value * axis).sum(-1) for value in (arm, v) for axis in (normal, tangent)]
-            return PlanarBody(part[:, 0], part[:, 1], *along, part[:, 6])
+            arm_n, arm_t, vn, vt = ((value * axis).sum(-1) for value in (arm, v) for axis in (normal, tangent))
+            return PlanarBody(part[:, 0], part[:, 1], arm_n, arm_t, vn, vt, part[:, 6])
 
         return body(pre[:, :7]), body(pre[:, 11:18]) if self.pair else None, normal
 

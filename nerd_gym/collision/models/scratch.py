@@ -18,7 +18,7 @@ class ScratchLaw(ImpactLaw):
     def __init__(self, frame: ImpactLaw, width: int = 64):
         super().__init__()
         self.kind, self.width = "scratch", width
-        object.__setattr__(self, "frame", frame)  # whose weights are not this law's
+        self._frame = (frame,)  # in a tuple: its weights are not this law's
         self.columns, self.unknowns, self.velocities = frame.columns, (), frame.velocities
         self.outcome = frame.outcome[: frame.velocities]
         count = len(frame.input_parity)
@@ -34,16 +34,16 @@ class ScratchLaw(ImpactLaw):
         return (0.5 * (straight + self.parity * mirror)).expand(len(values), -1, -1)
 
     def scale(self, pre: Tensor) -> Tensor:
-        return self.frame.scale(pre)[:, : self.velocities]
+        return self._frame[0].scale(pre)[:, : self.velocities]
 
     def inputs(self, pre: Tensor) -> Tensor:
-        return self.frame.inputs(pre)
+        return self._frame[0].inputs(pre)
 
     def to_frame(self, pre: Tensor, post: Tensor) -> Tensor:
-        return self.frame.to_frame(pre, post)
+        return self._frame[0].to_frame(pre, post)
 
     def from_frame(self, pre: Tensor, outcome: Tensor) -> Tensor:
-        return self.frame.from_frame(pre, outcome)
+        return self._frame[0].from_frame(pre, outcome)
 
 
 def train_scratch(frame: ImpactLaw, pre: Tensor, post: Tensor, seed: int = 0, steps: int = STEPS) -> ScratchLaw:
