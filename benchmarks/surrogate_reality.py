@@ -7,7 +7,8 @@ It differs from the training scene in kind, not only in parameters: an elliptic 
 with another integrator, a contact whose stiffness grows with depth, torsional friction, a damping ratio that depends
 on speed, a meshed block with 64 facets that stands on its own vertices, a table whose friction varies from place to
 place, strikes that begin before the surfaces touch, and noise of 2 % on what is measured. Settings A to C are three
-materials of the striker, 1 and 2 two tables. N1 to N3 are controls without a gap: the training scene with hidden
+materials of the striker, 1 and 2 two tables. H1 to H3 are harder: friction beyond the trained range, a heavier block
+whose centre of mass is not in its middle, friction that falls with speed. N1 to N3 are controls without a gap: the training scene with hidden
 parameters, and the same noise.
 
     python benchmarks/surrogate_reality.py A1 --samples 110 --seed 0 --out samples.npz
@@ -38,13 +39,24 @@ class Material:
     slope: float
     time_constant: float
     torsion: float
+    mu_slope: float = 0.0  # of friction in speed, relative
 
 
 @dataclass(frozen=True)
 class Table:
+    """Friction, damping ratio and torsional friction."""
+
     mu: float
     zeta: float
     torsion: float
+
+
+@dataclass(frozen=True)
+class Block:
+    """How it differs from a homogeneous prism."""
+
+    heavier: float = 1.0  # mass and inertia, relative
+    shift: float = 0.0  # m, of the centre of mass along y
 
 
 MATERIALS = {
@@ -53,8 +65,14 @@ MATERIALS = {
     "C": Material(0.18, 0.22, 0.40, 0.003, 0.003),
 }
 TABLES = {"1": Table(0.30, 0.8, 0.005), "2": Table(0.65, 1.2, 0.015)}
+SETTING = {m + t: (material, table, Block()) for m, material in MATERIALS.items() for t, table in TABLES.items()}
+SETTING |= {
+    "H1": (Material(0.95, 0.30, 0.60, 0.010, 0.020), Table(0.90, 1.0, 0.020), Block(1.15)),
+    "H2": (Material(0.30, 0.15, 0.80, 0.005, 0.006), Table(0.50, 0.8, 0.010), Block(1.20, 0.004)),
+    "H3": (Material(0.70, 0.45, -0.60, 0.014, 0.010, -0.6), Table(0.35, 0.6, 0.008), Block(0.85, -0.003)),
+}
 CONTROLS = {"N1": (0.30, 0.35, 0.30, 0.8), "N2": (0.60, 0.60, 0.70, 1.1), "N3": (0.15, 0.25, 0.45, 0.6)}
-SETTINGS = (*(m + t for m in MATERIALS for t in TABLES), *CONTROLS)
+SETTINGS = (*(m + t for m in MATERIALS for t in TABLES), *CONTROLS, *(name for name in SETTING if name[0] == "H"))
 
 
 @dataclass
@@ -62,7 +80,7 @@ class Args:
     """Measure strikes in surrogate reality."""
 
     setting: tyro.conf.Positional[str]
-    """A1, A2, B1, B2, C1, C2, or a control without a gap: N1, N2, N3."""
+    """A1, A2, B1, B2, C1, C2, a harder one: H1, H2, H3, or a control without a gap: N1, N2, N3."""
     shape: str = "semicylinder"
     """semicylinder, square or triangle."""
     samples: int = 110
@@ -87,8 +105,10 @@ def outline(shape: str) -> tuple[list[tuple[float, float]], float, float, float]
     return vertices, corner * math.cos(math.pi / faces), 0.0, 0.4 * side
 
 
-def scene(shape: str, material: Material, table: Table) -> mujoco.MjModel:
-    vertices = outline(shape)[0]
+def scene(shape: str, material: Material, table: Table, block: Block) -> mujoco.MjModel:
+    vertices = [(x, y - block.shift) for x, y in outline(shape)[0]]
+    nominal = mujoco.MjModel.from_xml_string(_body_alone(shape))
+    mass, (iyy, ixx, izz) = block.heavier * nominal.body_mass[1], block.heavier * np.sort(nominal.body_inertia[1])
     mesh = " ".join(f"{x:.9g} {y:.9g} {z}" for z in (-HEIGHT / 2, HEIGHT / 2) for x, y in vertices)
     soft = 'solimp="0.85 0.97 0.002"'
     return mujoco.MjModel.from_xml_string(f"""<mujoco>
@@ -98,7 +118,8 @@ def scene(shape: str, material: Material, table: Table) -> mujoco.MjModel:
   <worldbody>
     <geom name="table" type="plane" size="2 2 .01"/>
     <body name="block" pos="0 0 {HEIGHT / 2}">
-      <freejoint/><geom name="block" type="mesh" mesh="block" density="{DENSITY}"/>
+      <freejoint/><inertial pos="0 0 0" mass="{mass}" diaginertia="{ixx} {iyy} {izz}"/>
+      <geom name="block" type="mesh" mesh="block"/>
     </body>
     <body name="striker" pos="0 0 {HEIGHT / 2}" gravcomp="1">
       <joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/>
@@ -114,6 +135,13 @@ def scene(shape: str, material: Material, table: Table) -> mujoco.MjModel:
   </contact>
   <sensor><contact geom1="striker" geom2="block" num="1" data="found"/></sensor>
 </mujoco>""")
+
+
+def _body_alone(shape: str) -> str:
+    """For the mass and inertia of a homogeneous block; inertia is largest about z and smallest about y."""
+    mesh = " ".join(f"{x:.9g} {y:.9g} {z}" for z in (-HEIGHT / 2, HEIGHT / 2) for x, y in outline(shape)[0])
+    return f"""<mujoco><asset><mesh name="block" vertex="{mesh}"/></asset>
+      <worldbody><body><geom type="mesh" mesh="block" density="{DENSITY}"/></body></worldbody></mujoco>"""
 
 
 def strikes(shape: str, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -132,8 +160,8 @@ def settled(model: mujoco.MjModel) -> np.ndarray:
 
 def measure(shape: str, setting: str, strike: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """[N, 3]: vn, vt, omega of the block when it leaves the striker, or 20 ms after the first touch."""
-    material, table = MATERIALS[setting[0]], TABLES[setting[1]]
-    model = scene(shape, material, table)
+    material, table, block = SETTING[setting]
+    model = scene(shape, material, table, block)
     side, radius = outline(shape)[1:3]
     speed, point, direction = strike.T
     if radius:
@@ -142,11 +170,13 @@ def measure(shape: str, setting: str, strike: np.ndarray, rng: np.random.Generat
     else:
         normal = np.stack([-np.ones_like(point), np.zeros_like(point)], -1)
         place = np.stack([np.full_like(point, side), point], -1)
+    place[:, 1] -= block.shift
     tangent = np.stack([-normal[:, 1], normal[:, 0]], -1)
     count = len(strike)
     batch = Batch(model, count, nthread=1)
     pairs = {name: model.pair(name).id for name in ("strike", "table")}
     batch.expand("pair_solref")[:, pairs["strike"], 1] = material.zeta * (1 + material.slope * (speed - 0.5))
+    batch.expand("pair_friction")[:, pairs["strike"], :2] *= 1 + material.mu_slope * (speed[:, None] - 0.5)
     batch.expand("pair_friction")[:, pairs["table"], :2] *= rng.uniform(1 - UNEVEN, 1 + UNEVEN, (count, 1))
     batch.qpos[:, :7] = settled(model)
     gap = rng.uniform(0.0001, 0.0003, (count, 1))
