@@ -8,8 +8,8 @@ with another integrator, a contact whose stiffness grows with depth, torsional f
 on speed, a meshed block with 64 facets that stands on its own vertices, a table whose friction varies from place to
 place, strikes that begin before the surfaces touch, and noise of 2 % on what is measured. Settings A to C are three
 materials of the striker, 1 and 2 two tables. H1 to H3 are harder: friction beyond the trained range, a heavier block
-whose centre of mass is not in its middle, friction that falls with speed. N1 to N3 are controls without a gap: the training scene with hidden
-parameters, and the same noise.
+whose centre of mass is not in its middle, friction that falls with speed. N1 to N3 are controls without a gap: the
+training scene with hidden parameters, and the same noise.
 
     python benchmarks/surrogate_reality.py A1 --samples 110 --seed 0 --out samples.npz
 """

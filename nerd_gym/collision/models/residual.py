@@ -25,6 +25,11 @@ class ResidualProcess:
     def __init__(self, samples: Tensor, dual: Tensor, grid: Tensor, input_parity: Tensor, parity: Tensor):
         self.samples, self.dual, self.grid = samples, dual, grid
         self.input_parity, self.parity = input_parity, parity
+        # By length, for even outputs and for odd ones, [S, O]: what multiplies a kernel.
+        self._terms = [
+            (length, sign, dual[grid[:, 1] == length].sum(0) * (parity == sign).to(dual))
+            for length, sign in itertools.product(LENGTHS, (1.0, -1.0))
+        ]
 
     @classmethod
     def fit(
@@ -61,12 +66,8 @@ class ResidualProcess:
     def __call__(self, inputs: Tensor) -> Tensor:
         """[N, D] to [N, O]."""
         out = inputs.new_zeros(len(inputs), self.dual.shape[-1])
-        for length in LENGTHS:
-            rows = self.grid[:, 1] == length
-            both = self.dual[rows].sum(0)
-            for sign in (1.0, -1.0):
-                mask = (self.parity == sign).to(both)
-                out = out + kernel(inputs, self.samples, length, self.input_parity, sign) @ (both * mask)
+        for length, sign, dual in self._terms:
+            out = out + kernel(inputs, self.samples, length, self.input_parity, sign) @ dual
         return out
 
     def to(self, device: torch.device) -> ResidualProcess:
