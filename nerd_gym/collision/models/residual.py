@@ -48,16 +48,15 @@ class ResidualProcess:
             # One decomposition serves all amplitudes and noises.
             values, vectors = torch.linalg.eigh(kernel(x, x, length, input_parity, sign))
             projected = vectors.T @ y[:, columns]
-            for g in rows:
-                amplitude, _, noise = grid[g]
-                variance = amplitude**2 * values.clamp(min=0) + noise**2
-                solved = vectors @ (projected / variance[:, None])
-                inverse = (vectors.square() / variance).sum(1, keepdim=True)  # diagonal of the inverse covariance
-                dual[g][:, columns] = amplitude**2 * solved
-                left_out[g][:, columns] = solved / inverse
-                evidence[g, columns] = (
-                    -0.5 * (projected.square() / variance[:, None]).sum(0) - 0.5 * variance.log().sum()
-                )
+            amplitude, noise = grid[rows, 0].square()[:, None], grid[rows, 2].square()[:, None]
+            variance = amplitude * values.clamp(min=0) + noise  # [R, S]
+            scaled = projected / variance[..., None]
+            solved = vectors @ scaled  # [R, S, O]
+            inverse = (1 / variance) @ vectors.square().T  # diagonals of the inverse covariances
+            dual[rows[:, None], :, columns] = (amplitude[..., None] * solved).transpose(1, 2)
+            left_out[rows[:, None], :, columns] = (solved / inverse[..., None]).transpose(1, 2)
+            misfit = (projected * scaled).sum(1)
+            evidence[rows[:, None], columns] = -0.5 * misfit - 0.5 * variance.log().sum(1, keepdim=True)
         weight = evidence.softmax(0)
         used = (weight > NEGLIGIBLE).any(1) & (grid[:, 0] > 0)
         process = cls(inputs, (dual * weight[:, None])[used].to(inputs), grid[used].to(inputs), input_parity, parity)
