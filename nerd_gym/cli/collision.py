@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -121,8 +123,9 @@ class Identify:
 
     def run(self) -> None:
         check_seed(self.seed)
-        model, pre, out = _start(self.shape, self.model, self.samples, self.out, "identified")
-        found = model.identify(pre, pre, self.seed)
+        model, table, out = _start(self.shape, self.model, self.samples, self.out, "identified")
+        with _about(self.samples):
+            found = model.identify(table, table, self.seed)
         _finish(found, out)
 
 
@@ -144,9 +147,13 @@ class Finetune:
     """The adapted model; by default out/collision/SHAPE-adapted.safetensors. A json is written beside it."""
 
     def run(self) -> None:
+        from nerd_gym.collision.models.model import check_recipe
+
         check_seed(self.seed)
         model, table, out = _start(self.shape, self.model, self.samples, self.out, "adapted")
-        found = model.finetune(table, table, self.recipe, self.seed)
+        check_recipe(self.recipe)
+        with _about(self.samples):
+            found = model.finetune(table, table, self.recipe, self.seed)
         _finish(found, out)
 
 
@@ -182,7 +189,9 @@ class Evaluate:
         check_output(out, folder=True)
         samples = read_samples(self.samples) if self.samples else unseen(self.shape, self.collisions, self.seed)
         models = models or {"packaged": CollisionModel.packaged(self.shape)}
-        print_rows(evaluate(models, samples, out))
+        with _about(self.samples):
+            rows = evaluate(models, samples, out)
+        print_rows(rows)
         print(f"written: {out}")
 
 
@@ -205,6 +214,15 @@ class Collision:
 
 def _data(shape: str, wide: bool) -> Path:
     return FOLDER / f"{shape}{'-wide' if wide else ''}.h5"
+
+
+@contextmanager
+def _about(samples: Path | None) -> Iterator[None]:
+    """What is wrong with samples is told with the name of their file."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{samples}: {error}" if samples else str(error)) from error
 
 
 def _start(shape: str, model: Path | None, samples: Path, out: Path | None, name: str):

@@ -163,7 +163,7 @@ OPTIONS = {
         "--wide-data": ("no.h5",),
         "--recipe": ("x", ""),
         "--width": NO_COUNTS,
-        "--depth": ("-1", "99", *NO_NUMBERS),
+        "--depth": ("0", "-1", "99", *NO_NUMBERS),
         "--steps": NO_COUNTS,
         "--batch": NO_COUNTS,
         "--lr": ("0", *NO_SHARES),

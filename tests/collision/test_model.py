@@ -157,6 +157,7 @@ def test_a_saved_model_predicts_the_same_bits(model, samples, adapted, tmp_path)
         assert torch.equal(back.predict(strikes), one.predict(strikes)) and back.facts == one.facts
 
 
+@pytest.mark.slow
 def test_a_fitted_rigid_model_is_saved_too(tmp_path):
     law = RigidLaw()
     pre = planar_impacts(law, 60)

@@ -40,6 +40,12 @@ RECIPES = ("mix", "paper")
 MANY = 50  # samples from which a network from scratch is worth trying
 
 
+def check_recipe(recipe: str) -> None:
+    """Refuse a recipe of fine-tuning that nobody knows."""
+    if recipe not in RECIPES:
+        raise ValueError(f"unknown recipe {recipe!r}; valid: {', '.join(RECIPES)}")
+
+
 class CollisionModel:
     """Laws that may be adapted, and the weighted components that predict now."""
 
@@ -114,8 +120,7 @@ class CollisionModel:
 
     def finetune(self, pre: Table, post: Table, recipe: str = "mix", seed: int = 0) -> CollisionModel:
         """Adapt to a few samples: `mix`, or `paper`: the published ten steps on the weights."""
-        if recipe not in RECIPES:
-            raise ValueError(f"unknown recipe {recipe!r}; valid: {', '.join(RECIPES)}")
+        check_recipe(recipe)
         x, y = self._samples(pre, post)
         if recipe == "mix":
             components, errors = mix(self.laws, x, y, seed)

@@ -52,7 +52,8 @@ class TrainSettings:
 
     def config(self, shape: str, wide: bool) -> NetConfig:
         """Of the network."""
-        return NetConfig(shape, self.recipe, wide, self.width, self.depth or (3 if wide else 2))
+        depth = (3 if wide else 2) if self.depth is None else self.depth
+        return NetConfig(shape, self.recipe, wide, self.width, depth)
 
     def optimisation(self, wide: bool) -> Recipe:
         own: dict[str, Any] = PLAIN if self.recipe == "plain" else {"steps": 6000 if wide else 3000, "batch": 1024}
