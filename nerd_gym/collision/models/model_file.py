@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nerd_gym.collision.scenes.columns import ranges
 from nerd_gym.utils.files import check_facts, check_numbers, load_tensors, save_tensors, strip_prefix
 
 from .finetune import Component
@@ -80,7 +81,24 @@ def load_model(path: Path, shape: str | None = None) -> CollisionModel:
     if abs(total - 1) > WEIGHT_TOLERANCE:
         raise ValueError(f"{name} has weights that sum to {total:g}; they must sum to 1")
     own = {key: value for key, value in facts.items() if key not in NEEDED}
-    return CollisionModel(laws, components, own)
+    model = CollisionModel(laws, components, own)
+    with torch.no_grad():
+        _check_predictions(name, model)
+    return model
+
+
+def _check_predictions(name: str, model: CollisionModel) -> None:
+    """Refuse weights that overflow: outcomes at the corners of the ranges, or of a plain impact, must be numbers."""
+    if model.shape is not None:
+        bounds = ranges(model.shape)
+        probes = torch.cartesian_prod(*(torch.tensor([low, (low + high) / 2, high]) for low, high in bounds.values()))
+        strikes = torch.unique(probes[:, :3], dim=0)
+        found = [model.predict(probes), model.predict(strikes)]
+    else:
+        row = [1.0, 1e-3, 0.0, 0.0, -1.0, 0.3, 1.0, -0.05, 0.01, 1.0, 0.0, 1.0, 1e-3, -0.1, 0.0, 0.5, 0.0, 0.0]
+        found = [model.predict(torch.tensor([row[: len(model.columns)]]))]
+    if not all(bool(outcome.isfinite().all()) for outcome in found):
+        raise ValueError(f"{name} predicts outcomes that are not finite")
 
 
 def _strikes(name: str, tensors: dict[str, Tensor], nets: dict[str, Any]) -> list[ImpactLaw]:
