@@ -176,21 +176,19 @@ def adaptation(
     return {"within": shares, "adapt_seconds": round(seconds, 1), "adapted": adapted.facts["adapted"]}
 
 
-def summary(runs: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, float]]:
-    """By row and setting, the mean over seeds of the share within 10 %."""
+def summary(runs: dict[str, list[dict[str, Any]]], limit: str) -> dict[str, dict[str, float]]:
+    """By row and setting, the mean over seeds of the share within a limit."""
+
+    def share(name: str, found: list[dict[str, Any]]) -> float:
+        return round(float(np.mean([run["within"][name][limit] for run in found])), 4)
+
     names = next(iter(runs.values()))[0]["within"]
-    return {
-        name: {
-            setting: round(float(np.mean([run["within"][name]["0.1"] for run in found])), 4)
-            for setting, found in runs.items()
-        }
-        for name in names
-    }
+    return {name: {setting: share(name, found) for setting, found in runs.items()} for name in names}
 
 
-def print_table(table: dict[str, dict[str, float]]) -> None:
+def print_table(head: str, table: dict[str, dict[str, float]]) -> None:
     settings = list(next(iter(table.values())))
-    print(f"{'within 10 %':40s}" + "".join(f"{s:>7s}" for s in settings) + f"{'A1-C2':>8s}")
+    print(f"{head:40s}" + "".join(f"{s:>7s}" for s in settings) + f"{'A1-C2':>8s}")
     for name, row in table.items():
         mean = np.mean([row[s] for s in SETTINGS if s in row])
         print(f"{name:40s}" + "".join(f"{row[s]:7.3f}" for s in settings) + f"{mean:8.3f}")
@@ -224,9 +222,11 @@ def main(args: Args) -> None:
                 own = {"adapt": ADAPT, "test": TEST, "seeds": args.seeds, "runs": runs}
                 result.setdefault("adaptation", {})[args.shape] = own
                 save(args.out, result)
-        result["adaptation"][args.shape]["within_10"] = summary(runs)
+        for limit in ("0.05", "0.1"):
+            table = summary(runs, limit)
+            result["adaptation"][args.shape][f"within_{limit}"] = table
+            print_table(f"within {float(limit):.0%}", table)
         save(args.out, result)
-        print_table(summary(runs))
     print(f"written: {args.out}")
 
 

@@ -28,6 +28,7 @@ from mujoco.batch import Batch
 HEIGHT, DENSITY, RADIUS, STRIKER_MASS, LEVER = 0.04, 1200.0, 0.012, 5.0, 0.05
 TIMESTEP, LONGEST, NOISE, UNEVEN = 0.0001, 0.02, 0.02, 0.05
 FACETS = 64
+SLIDE, AT_REST = 5.0, 0.002  # s at most; m/s and rad/s
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,9 @@ class Args:
     """How many strikes."""
     seed: int = 0
     """Of strikes and noise."""
+    slide: bool = False
+    """Also where the block comes to rest, without the striker: arrays final_n, final_t (m) and final_theta (rad), its
+    displacement in the impact frame since it was struck. Not for the controls."""
     out: Path = Path("samples.npz")
     """Arrays speed, point, direction and vn, vt, omega."""
 
@@ -158,8 +162,9 @@ def settled(model: mujoco.MjModel) -> np.ndarray:
     return data.qpos[:7].copy()
 
 
-def measure(shape: str, setting: str, strike: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """[N, 3]: vn, vt, omega of the block when it leaves the striker, or 20 ms after the first touch."""
+def measure(shape: str, setting: str, strike: np.ndarray, rng: np.random.Generator, slide: bool) -> np.ndarray:
+    """[N, 3]: vn, vt, omega of the block when it leaves the striker, or 20 ms after the first touch; [N, 6] with its
+    displacement at rest if it is to slide."""
     material, table, block = SETTING[setting]
     model = scene(shape, material, table, block)
     side, radius = outline(shape)[1:3]
@@ -182,6 +187,7 @@ def measure(shape: str, setting: str, strike: np.ndarray, rng: np.random.Generat
     gap = rng.uniform(0.0001, 0.0003, (count, 1))
     batch.qpos[:, 7:9] = batch.qpos[:, :2] + place - normal * (RADIUS + gap)
     angle = np.arctan2(normal[:, 1], normal[:, 0]) + direction
+    start = batch.qpos[:, :2].copy()
     batch.qvel[:, 6:8] = speed[:, None] * np.stack([np.cos(angle), np.sin(angle)], -1)
     found = batch.bind("sensordata")
     touched, apart = np.zeros(count), np.zeros(count, int)
@@ -196,7 +202,18 @@ def measure(shape: str, setting: str, strike: np.ndarray, rng: np.random.Generat
         v = batch.qvel[rows]
         out[rows] = np.stack([*((v[:, :2] * a[rows]).sum(-1) for a in (normal, tangent)), v[:, 5]], -1)
         active = active[~ended]
-    return out
+    if not slide:
+        return out
+    batch.qpos[:, 7:9], batch.qvel[:, 6:8] = 10.0, 0.0  # the striker is withdrawn
+    moving, steps = np.arange(count), 0
+    while len(moving) and steps * TIMESTEP < SLIDE:
+        batch.step(moving, nstep=50)
+        steps += 50
+        moving = moving[np.abs(batch.qvel[moving, :6]).max(1) > AT_REST]
+    w, x, y, z = batch.qpos[:, 3:7].T
+    moved = batch.qpos[:, :2] - start
+    turned = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
+    return np.concatenate([out, np.stack([*((moved * a).sum(-1) for a in (normal, tangent)), turned], -1)], 1)
 
 
 def control(shape: str, setting: str, strike: np.ndarray) -> np.ndarray:
@@ -214,14 +231,18 @@ def main(args: Args) -> None:
         raise ValueError(f"unknown setting {args.setting!r}; valid: {', '.join(SETTINGS)}")
     rng = np.random.default_rng([args.seed, SETTINGS.index(args.setting)])
     strike = strikes(args.shape, args.samples, rng)
+    if args.setting in CONTROLS and args.slide:
+        raise ValueError(f"{args.setting} is a control, which has no slide; valid: {', '.join(SETTING)}")
     if args.setting in CONTROLS:
         true = control(args.shape, args.setting, strike)
     else:
-        true = measure(args.shape, args.setting, strike, rng)
+        true = measure(args.shape, args.setting, strike, rng, args.slide)
+    true, final = true[:, :3], true[:, 3:]
     weight = np.array([1, 1, LEVER])
     size = np.linalg.norm(true * weight, axis=1, keepdims=True)
     post = true + NOISE / math.sqrt(3) * size * rng.standard_normal(true.shape) / weight
     columns = [*zip(("speed", "point", "direction"), strike.T), *zip(("vn", "vt", "omega"), post.T)]
+    columns += zip(("final_n", "final_t", "final_theta"), final.T)  # none without a slide
     args.out.parent.mkdir(parents=True, exist_ok=True)
     np.savez(args.out, **dict(columns))
 

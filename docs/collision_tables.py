@@ -28,9 +28,9 @@ def accuracy() -> str:
     return markdown(heads, rows)
 
 
-def adaptation() -> str:
-    """Shares within 10 % in surrogate reality."""
-    table = load("collisions")["adaptation"]["semicylinder"]["within_10"]
+def adaptation(limit: str) -> str:
+    """Shares within a limit in surrogate reality."""
+    table = load("collisions")["adaptation"]["semicylinder"][f"within_{limit}"]
     settings = list(next(iter(table.values())))
     rows = []
     for name, row in table.items():
@@ -48,6 +48,7 @@ def generation() -> str:
 
 COLLISION_TABLES = {
     "collision_accuracy": accuracy,
-    "collision_adaptation": adaptation,
+    "collision_adaptation": lambda: adaptation("0.1"),
+    "collision_adaptation_strict": lambda: adaptation("0.05"),
     "collision_generation": generation,
 }
