@@ -38,6 +38,18 @@ def adaptation(limit: str) -> str:
     return markdown(["", *settings, "mean of A1 to C2"], rows)
 
 
+def shapes() -> str:
+    """Means over settings for each shape."""
+    found = load("collisions")["adaptation"]
+    tables = {shape: (found[shape]["within_0.05"], found[shape]["within_0.1"]) for shape in found}
+    rows = []
+    for name in next(iter(tables.values()))[0]:
+        cells = [f"{mean(table[name][s] for s in SETTINGS):.3f}" for both in tables.values() for table in both]
+        rows.append([name, *cells])
+    heads = [f"{shape}, {limit} %" for shape in tables for limit in (5, 10)]
+    return markdown(["mean of A1 to C2", *heads], rows)
+
+
 def generation() -> str:
     """Speed of generation."""
     found = load("collisions")["generation"]
@@ -51,4 +63,5 @@ COLLISION_TABLES = {
     "collision_adaptation": lambda: adaptation("0.1"),
     "collision_adaptation_strict": lambda: adaptation("0.05"),
     "collision_generation": generation,
+    "collision_shapes": shapes,
 }

@@ -12,7 +12,6 @@ from torch import Tensor
 from .laws import ImpactLaw
 
 STARTS, STEPS, RATE = 16, 250, 0.1  # the rate is of coordinates without bounds, and falls along a cosine
-SIGMA = 0.04  # relative error that a law is believed to have, noise included
 TELLING = 0.5  # a parameter counts as identified if samples shrink its spread below this part of the prior's
 
 
@@ -90,7 +89,7 @@ def identify(
     spread[0] = 0
     begin = frame.mean + frame.sd * spread
     centre = begin if randomised else frame.mean.expand(shape)
-    noise = torch.randn(starts, *samples.relative.shape, generator=generator).to(samples.pre) * SIGMA / math.sqrt(2)
+    noise = torch.randn(starts, *samples.relative.shape, generator=generator).to(samples.pre) * law.sigma / math.sqrt(2)
     noise = noise if randomised else torch.zeros_like(noise)
     first = begin if near is None else torch.where(frame.log, near.log(), near)
     free = frame.free(first).repeat(folds, 1, 1).detach().requires_grad_()
@@ -99,7 +98,7 @@ def identify(
     def costs() -> Tensor:
         values = frame.values(free).flatten(0, 1)
         error = residuals(law, samples, values).unflatten(0, (folds, starts)) - noise
-        misfit = 0.5 * (error.square().sum(-1) * weight[:, None]).sum(-1) / SIGMA**2
+        misfit = 0.5 * (error.square().sum(-1) * weight[:, None]).sum(-1) / law.sigma**2
         belief = 0.5 * ((frame.inner(free) - centre) / frame.sd).square().sum(-1)
         return misfit + belief
 
@@ -131,7 +130,7 @@ def report(law: ImpactLaw, samples: Samples, values: Tensor) -> list[dict[str, A
 
     slopes = torch.autograd.functional.jacobian(error, inner)
     assert isinstance(slopes, Tensor)
-    information = slopes.T @ slopes / SIGMA**2 + torch.diag(frame.sd**-2)
+    information = slopes.T @ slopes / law.sigma**2 + torch.diag(frame.sd**-2)
     after = torch.linalg.inv(information.double()).diagonal().sqrt().to(inner)
     found = []
     for k, parameter in enumerate(law.unknowns):

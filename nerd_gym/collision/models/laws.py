@@ -40,6 +40,7 @@ class ImpactLaw(nn.Module):
     columns: tuple[str, ...]  # that are measured before a collision
     outcome: tuple[str, ...]
     unknowns: tuple[Parameter, ...]
+    sigma: float = 0.04  # relative error that the law is believed to have, noise included
     velocities: int  # how many outputs, from the first, are velocities
     parity: Tensor  # [O]
     input_parity: Tensor  # [D], of `inputs`

@@ -13,7 +13,7 @@ from torch import Tensor
 
 AMPLITUDES = (0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)  # of relative residuals
 LENGTHS = (0.5, 1.0, 2.0, 4.0)
-NOISES = (0.005, 0.01, 0.02, 0.04, 0.08)
+NOISES = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
 GRID = torch.tensor(list(itertools.product(AMPLITUDES, LENGTHS, NOISES)))  # [G, 3]
 NEGLIGIBLE = 1e-4  # weight of hyperparameters that are left out
 MOST_SAMPLES = 2000  # of which a kernel matrix is factored

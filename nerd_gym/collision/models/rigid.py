@@ -59,6 +59,8 @@ class PlanarBody:
 class RigidLaw(ImpactLaw):
     """Restitution and Coulomb friction; `pair` tells whether there is a second body that moves."""
 
+    sigma = 0.1  # measured impacts of rigid bodies scatter more than a distilled network errs
+
     def __init__(self, pair: bool = False, anisotropic: bool = False):
         super().__init__()
         self.pair, self.anisotropic = pair, anisotropic
