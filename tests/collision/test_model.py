@@ -68,6 +68,15 @@ def test_tensors_and_arrays_give_the_same(adapted, samples):
     np.testing.assert_allclose(np.stack(list(found.values()), -1), rows.detach().numpy(), rtol=1e-6)
 
 
+def test_an_adapted_model_has_the_parameters_of_its_samples(model, adapted):
+    table = dict(zip(COLUMNS, np.array([[0.5, 0.2, 0.1, 0.7, 0.7, 1.0, 1.0]]).T, strict=True))
+    strike = {name: table[name] for name in STRIKE}
+    assert adapted.predict(table) == adapted.predict(strike)
+    assert model.predict(table)["vn"] < model.predict(table | {"zeta_striker": np.array([0.2])})["vn"]
+    with pytest.raises(ValueError, match=r"shape \[1, 7\]; it must be \[N, 3\]"):
+        adapted.predict(torch.zeros(1, 7))
+
+
 def test_predictions_have_gradients(adapted):
     strikes = torch.tensor([[0.4, 0.3, 0.2]], requires_grad=True)
     (slope,) = torch.autograd.grad(adapted.predict(strikes)[0, 0], strikes)

@@ -9,7 +9,7 @@ Impacts of two planar bodies from anywhere: ``CollisionModel.fit(pre, post)`` wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -154,22 +154,25 @@ class CollisionModel:
         law = self.laws[0]
         return law.net.shape if isinstance(law, StrikeLaw) else None
 
+    @property
+    def takes_parameters(self) -> bool:
+        """Whether strikes may come with their own friction and damping, as the base network was trained; a model that
+        was adapted to samples has those of the samples."""
+        return self.shape is not None and "adapted" not in self.facts
+
     def predict(self, pre: Table) -> Any:
         """Outcomes: a tensor [N, C] gives a tensor [N, O] on its device, without copies to the host; arrays by name
-        give arrays by name. Strikes with all COLUMNS are predicted with the parameters given there."""
+        give arrays by name. Strikes with all COLUMNS are predicted with the parameters given there, if the model
+        `takes_parameters`."""
         if isinstance(pre, Tensor):
-            return self._outcome(self._checked_shape(pre))
-        explicit = self.shape is not None and all(name in pre for name in COLUMNS)
+            explicit = self.takes_parameters and pre.ndim == 2 and pre.shape[1] == len(COLUMNS)
+            return self._outcome(to_tensor(pre, COLUMNS if explicit else self.columns, "pre"))
+        explicit = self.takes_parameters and isinstance(pre, Mapping) and all(name in pre for name in COLUMNS)
         x = to_tensor(pre, COLUMNS if explicit else self.columns, "pre")
         self._check_values(x)
         with torch.no_grad():
             out = self._outcome(x)
-        return {name: values.numpy() for name, values in zip(self.outcome, out.T, strict=False)}
-
-    def _checked_shape(self, pre: Tensor) -> Tensor:
-        if self.shape is not None and pre.ndim == 2 and pre.shape[1] == len(COLUMNS):
-            return pre
-        return to_tensor(pre, self.columns, "pre")
+        return {name: values.numpy() for name, values in zip(self.outcome, out.T, strict=True)}
 
     def _outcome(self, x: Tensor) -> Tensor:
         law = self.laws[0]

@@ -93,7 +93,7 @@ def _check_predictions(name: str, model: CollisionModel) -> None:
         bounds = ranges(model.shape)
         probes = torch.cartesian_prod(*(torch.tensor([low, (low + high) / 2, high]) for low, high in bounds.values()))
         strikes = torch.unique(probes[:, :3], dim=0)
-        found = [model.predict(probes), model.predict(strikes)]
+        found = [model.predict(strikes), *([model.predict(probes)] if model.takes_parameters else [])]
     else:
         row = [1.0, 1e-3, 0.0, 0.0, -1.0, 0.3, 1.0, -0.05, 0.01, 1.0, 0.0, 1.0, 1e-3, -0.1, 0.0, 0.5, 0.0, 0.0]
         found = [model.predict(torch.tensor([row[: len(model.columns)]]))]

@@ -20,7 +20,7 @@ def to_tensor(table: Table, columns: tuple[str, ...], what: str) -> Tensor:
             raise ValueError(
                 f"{what} has shape {list(table.shape)}; it must be [N, {len(columns)}]: {', '.join(columns)}"
             )
-        return table if table.is_floating_point() else table.float()
+        return table.float()
     if not isinstance(table, Mapping):
         raise ValueError(f"{what} is a {type(table).__name__}; valid: arrays by name, or a tensor [N, {len(columns)}]")
     missing = [name for name in columns if name not in table]
