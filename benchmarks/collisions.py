@@ -38,13 +38,14 @@ from nerd_gym.collision.scenes.mjcf import TIMESTEP
 from nerd_gym.collision.scenes.shapes import SHAPES
 from nerd_gym.collision.scenes.simulate import CollisionSimulator
 from nerd_gym.collision.training.dataset import CollisionPlan, generate
-from nerd_gym.collision.training.evaluate import unseen
+from nerd_gym.collision.training.evaluate import plot, unseen
 from nerd_gym.collision.training.train import TrainSettings, train_net
 from nerd_gym.dynamics.identify.evolution import minimise
 from nerd_gym.utils.timing import save
 
 HERE = Path(__file__).parent
 RESULT = HERE / "results" / "collisions.json"
+PICTURE = HERE.parent / "docs" / "pictures" / "collisions.png"
 SETTINGS = ("A1", "A2", "B1", "B2", "C1", "C2")
 CONTROLS = ("N1", "N2", "N3")
 HARDER = ("H1", "H2", "H3")
@@ -107,15 +108,20 @@ def accuracy(shape: str, data: Path) -> dict[str, Any]:
     gap = np.random.default_rng(0).uniform(0, 1, len(pre)) * (pre[:, 0] * pre[:, 2].cos()).numpy() * TIMESTEP
     late = torch.from_numpy(CollisionSimulator(SHAPES[shape])(pre.double().numpy(), gap)).float()
     found: dict[str, Any] = {"collisions": len(pre)}
+    curves = {}
     for name, law in nets.items():
         assert isinstance(law, StrikeLaw)
         with torch.no_grad():
-            error, between = (relative_error(law.net(pre), true) for true in (post, late))
+            predicted = law.net(pre)
+        error, between = (relative_error(predicted, true) for true in (post, late))
+        curves[name] = (error, predicted, post, OUTCOME)
         found[name] = {
             "within": share_within(error),
             "median_error": float(error.median()),
             "within_if_touching_between_steps": share_within(between),
         }
+    if shape == "semicylinder":
+        plot(curves, PICTURE)
     return found
 
 

@@ -125,6 +125,19 @@ def test_fine_tuning_closes_a_gap_that_parameters_cannot(model):
     assert error_of(tuned, held).mean() < 0.6 * error_of(identified, held).mean()
 
 
+def test_one_network_predicts_what_the_average_does(model, adapted, tmp_path):
+    compact = adapted.compact()
+    held = strike_samples(model, 200, HIDDEN, seed=2)
+    strikes = torch.from_numpy(np.stack([held[0][name] for name in STRIKE], -1)).float()
+    difference = relative_error(compact.predict(strikes), adapted.predict(strikes))
+    assert difference.median() < 0.01 and difference.quantile(0.95) < 0.03
+    assert len(compact.components) == 1 and compact.facts["compact"]["median"] < 0.01
+    compact.save(tmp_path / "compact")
+    assert torch.equal(CollisionModel.load(tmp_path / "compact").predict(strikes), compact.predict(strikes))
+    with pytest.raises(ValueError, match="only models of strikes"):
+        CollisionModel.rigid().compact()
+
+
 def test_one_seed_gives_one_result(model, samples, adapted):
     again = model.finetune(*samples)
     strikes = torch.tensor([[0.4, 0.3, 0.2]])
