@@ -50,6 +50,13 @@ def shapes() -> str:
     return markdown(["mean of A1 to C2", *heads], rows)
 
 
+def paper() -> str:
+    """The published shares."""
+    table = load("collisions")["paper"]
+    shapes = list(next(iter(table.values())))
+    return markdown(["paper", *shapes], [[name, *(f"{row[s]:.2f}" for s in shapes)] for name, row in table.items()])
+
+
 def generation() -> str:
     """Speed of generation."""
     found = load("collisions")["generation"]
@@ -64,4 +71,5 @@ COLLISION_TABLES = {
     "collision_adaptation_strict": lambda: adaptation("0.05"),
     "collision_generation": generation,
     "collision_shapes": shapes,
+    "collision_paper": paper,
 }
