@@ -44,6 +44,7 @@ figures: setup
 	$(BIN)/python benchmarks/adapter_overhead.py
 	$(BIN)/python benchmarks/policies.py
 	$(BIN)/python benchmarks/long_rollouts.py
+	$(BIN)/python benchmarks/collisions.py --again
 	$(BIN)/python docs/make_pictures.py
 	$(BIN)/python docs/plot_curves.py
 	$(BIN)/python docs/plot_study.py

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from collision_tables import COLLISION_TABLES
 from results_json import RESULTS, ROOT, load, modern, packaged_models
 
 GROUPS = ("linear", "angular", "joints")
@@ -462,4 +463,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "recorded": recorded,
     "published": published,
     "drift": drift,
+    **COLLISION_TABLES,
 }

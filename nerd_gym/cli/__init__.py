@@ -8,13 +8,16 @@ import tyro
 
 from nerd_gym import __version__
 
+from .collision import Collision
 from .compare import Compare, Demo
 from .dynamics import Evaluate, Generate, Train
 from .environments import Bench, List, Play
 from .policies import Export
 from .rl import Rl
 
-GO_ON = ("generate", "train", "rl")  # commands that go on where they were stopped
+GO_ON = ("generate", "train", "rl", "collision")  # commands that go on where they were stopped
+
+COMMANDS = (List, Play, Compare, Bench, Demo, Generate, Train, Evaluate, Export, Rl, Collision)
 
 
 def main(args: list[str] | None = None) -> int:
@@ -24,7 +27,7 @@ def main(args: list[str] | None = None) -> int:
         print(f"nerd-gym {__version__}")
         return 0
     command = tyro.extras.subcommand_cli_from_dict(
-        {c.__name__.lower(): c for c in (List, Play, Compare, Bench, Demo, Generate, Train, Evaluate, Export, Rl)},
+        {c.__name__.lower(): c for c in COMMANDS},
         prog="nerd-gym",
         description="Gymnasium environments with swappable physics. `nerd-gym --version` tells the version.",
         args=args,

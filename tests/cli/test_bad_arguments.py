@@ -12,6 +12,8 @@ from nerd_gym import cli
 from tests.support.grid import ROOT
 
 POLICY = str(ROOT / "policies" / "cartpole" / "swingup-warp-seed0.safetensors")
+STRIKES = "strikes.csv"
+SEMICYLINDER = str(ROOT / "nerd_gym" / "collision" / "pretrained" / "semicylinder.safetensors")
 CARTPOLE, ANT = "NeRD/Cartpole-v0", "NeRD/Ant-v0"
 # Commands that would run, shortly, if the bad words were not there.
 COMMANDS = {
@@ -26,6 +28,11 @@ COMMANDS = {
     "rl train": ["rl", "train", CARTPOLE, "--out", "made"],
     "rl play": ["rl", "play", POLICY, "--steps", "1"],
     "rl eval": ["rl", "eval", POLICY],
+    "collision generate": ["collision", "generate", "square", "--out", "made.h5"],
+    "collision train": ["collision", "train", "square", "--out", "made.safetensors"],
+    "collision identify": ["collision", "identify", "square", "--samples", STRIKES, "--out", "made.safetensors"],
+    "collision finetune": ["collision", "finetune", "square", "--samples", STRIKES, "--out", "made.safetensors"],
+    "collision evaluate": ["collision", "evaluate", "square"],
 }
 NO_NUMBERS = ("x", "", "1.5", "nan", "inf", "1e3", "0x10", "1,000")
 NO_COUNTS = ("0", "-1", "-1000000", "1000000000000", "99999999999999999999999", *NO_NUMBERS)
@@ -34,6 +41,7 @@ NO_SHARES = ("-0.1", "nan", "inf", "-inf", "x", "", "1e400")
 NO_TRANSITIONS = ("0", "-1", "-1k", "nan", "inf", "1e400", "x", "", "1T", "k", "99999999999999999999")
 NO_DEVICES = ("cuda", "cuda:7", "meta", "foo", "", "cpu:x", "mps", "cuda:-1")
 NO_PAIRS = ("task", "=", "=1", "task=", "colour=red", "task=fly", "substeps=0", "threads=0", "threads=x", "model=no.x")
+NO_SAMPLES = ("no.csv", "file.txt", "folder", "text.csv", "equal.csv", "few.csv", "short.csv")
 NO_PATHS = ("/proc/none/made", "file.txt/below/made", "/dev/null/made")
 OPTIONS = {
     "play": {
@@ -144,6 +152,45 @@ OPTIONS = {
         "--backends": ("bullet", "warp:x", "warp:x=1", ""),
         "--out": ("folder", *NO_PATHS),
     },
+    "collision generate": {
+        "--collisions": NO_TRANSITIONS,
+        "--seed": NO_SEEDS,
+        "--threads": NO_COUNTS,
+        "--out": ("folder", "file.txt", *NO_PATHS),
+    },
+    "collision train": {
+        "--data": ("no.h5", "file.txt", "folder"),
+        "--wide-data": ("no.h5",),
+        "--recipe": ("x", ""),
+        "--width": NO_COUNTS,
+        "--depth": ("0", "-1", "99", *NO_NUMBERS),
+        "--steps": NO_COUNTS,
+        "--batch": NO_COUNTS,
+        "--lr": ("0", *NO_SHARES),
+        "--seed": NO_SEEDS,
+        "--device": NO_DEVICES,
+        "--out": ("folder", *NO_PATHS),
+    },
+    "collision identify": {
+        "--samples": NO_SAMPLES,
+        "--model": ("no.safetensors", "text.safetensors", POLICY, SEMICYLINDER),
+        "--seed": NO_SEEDS,
+        "--out": ("folder", *NO_PATHS),
+    },
+    "collision finetune": {
+        "--samples": NO_SAMPLES,
+        "--model": ("no.safetensors", "text.safetensors", POLICY, SEMICYLINDER),
+        "--recipe": ("x", ""),
+        "--seed": NO_SEEDS,
+        "--out": ("folder", *NO_PATHS),
+    },
+    "collision evaluate": {
+        "--samples": NO_SAMPLES[:4],
+        "--model": ("no.safetensors", "text.safetensors", POLICY, SEMICYLINDER),
+        "--collisions": NO_COUNTS,
+        "--seed": NO_SEEDS,
+        "--out": ("file.txt", *NO_PATHS),
+    },
 }
 CASES = [
     (command, option, value)
@@ -159,6 +206,8 @@ WORDS += [["train", "dog"], ["evaluate", "dog"], ["evaluate", "text.xml"], ["tra
 WORDS += [["export", "no.safetensors", "--onnx", "made.onnx"], ["export", "text.safetensors", "--onnx", "made.onnx"]]
 WORDS += [["rl", "train", "NeRD/Dog-v0"], ["rl", "play", "no.safetensors"], ["rl", "eval", "folder"], ["rl", "eval"]]
 WORDS += [["rl", "play", "text.safetensors"], ["play", ANT, "--agent", POLICY], ["compare", ANT, "--policy", POLICY]]
+WORDS += [["collision"], ["collision", "bogus"], ["collision", "generate", "cube"], ["collision", "train", "cube"]]
+WORDS += [["collision", "evaluate", "cube"], ["collision", "finetune", "square"], ["collision", "identify"]]
 WORDS += [
     ["bench", CARTPOLE, "--num-envs"],
     ["play", "NeRD/Robot-v0"],
@@ -173,6 +222,11 @@ def folder(tmp_path, monkeypatch):
     Path("folder").mkdir()
     for name in ("file.txt", "text.safetensors", "text.onnx", "text.pth", "text.xml"):
         Path(name).write_text("not what its name says\n")
+    head, row = "speed,point,direction,vn,vt,omega\n", "0.5,0.01,0.1,0.6,0.1,2\n"
+    tables = {STRIKES: head + row + row.replace("0.01", "0.02") * 9, "equal.csv": head + row * 10}
+    tables |= {"few.csv": head + row, "short.csv": "speed,vn\n1,2\n", "text.csv": "not what its name says\n"}
+    for name, text in tables.items():
+        Path(name).write_text(text)
     return tmp_path
 
 

@@ -247,7 +247,7 @@ def test_commands_and_their_options_exist():
     helps: dict[str, str] = {}
     for command in commands():
         words = command.split()[1:]
-        name = " ".join(words[:2] if words[0] == "rl" and len(words) > 1 else words[:1])
+        name = " ".join(words[:2] if words[0] in ("rl", "collision") and len(words) > 1 else words[:1])
         if name not in helps:
             call = [sys.executable, "-m", "nerd_gym.cli", *name.split(), "--help"]
             helps[name] = subprocess.run(call, check=True, capture_output=True, text=True).stdout

@@ -15,6 +15,10 @@ import numpy as np
 import torch
 
 from nerd_gym import RobotModel, make_backend
+from nerd_gym.collision.models.model import PRETRAINED as COLLISIONS
+from nerd_gym.collision.models.model import CollisionModel
+from nerd_gym.collision.models.rigid import RigidLaw
+from nerd_gym.collision.training.samples import read_samples
 from nerd_gym.data.reader import Data
 from nerd_gym.dynamics.models.checkpoint import PRETRAINED
 from nerd_gym.policies import Policy
@@ -26,6 +30,7 @@ from tests.fuzz.mutations import CHECKPOINTS, SAFETENSORS, TEXT, Mutation
 from tests.fuzz.onnx_mutations import ONNX
 from tests.fuzz.pickle_mutations import PICKLES
 from tests.fuzz.text_mutations import XML, YAML
+from tests.support.collisions import planar_impacts
 from tests.support.grid import ROOT
 from tests.support.policies import recurrent_policy, small_policy
 
@@ -179,6 +184,32 @@ def _open_dataset(path: Path) -> None:
     assert data.command()
 
 
+def _collision_seeds() -> list[bytes]:
+    """A packaged model of strikes, and rigid laws adapted to a few impacts."""
+    law = RigidLaw()
+    pre = planar_impacts(law, 6)
+    post = law.from_frame(pre, 0.9 * law.relative(pre, torch.tensor([[0.5, 0.2]]))[0] * law.scale(pre))
+    packaged = COLLISIONS / "square.safetensors"
+    return [packaged.read_bytes(), _written(CollisionModel.rigid().finetune(pre, post).save)]
+
+
+def _open_collision(path: Path) -> None:
+    model = CollisionModel.load(path)
+    rows = planar_impacts(RigidLaw(), 4) if model.shape is None else torch.tensor([[0.5, 0.01, 0.1], [0.2, 0.0, -0.3]])
+    _finite(model.predict(rows[:, : len(model.columns)]))
+
+
+def _strikes_seeds() -> list[bytes]:
+    table = {name: np.linspace(0.1, 1, 5) for name in ("speed", "point", "direction", "vn", "vt", "omega")}
+    lines = [",".join(table), *(",".join(f"{value:.3f}" for value in row) for row in zip(*table.values(), strict=True))]
+    return ["\n".join(lines).encode()]
+
+
+def _open_strikes(path: Path) -> None:
+    for values in read_samples(path).values():
+        assert values.dtype == np.float64 and values.ndim == 1
+
+
 def _finite(value: torch.Tensor) -> None:
     if not bool(value.isfinite().all()):
         raise NotFinite
@@ -199,5 +230,7 @@ KINDS = {
     "onnx": Kind(0.19, ".onnx", _onnx_seeds, _open_onnx, ONNX),
     "yaml": Kind(0.18, ".yaml", _yaml_seeds, _open_yaml, TEXT + YAML),
     "mjcf": Kind(0.19, ".xml", _mjcf_seeds, _open_mjcf, TEXT + XML),
+    "collision": Kind(0.01, ".safetensors", _collision_seeds, _open_collision, SAFETENSORS),
+    "strikes": Kind(0.05, ".csv", _strikes_seeds, _open_strikes, TEXT),
     "dataset": Kind(0.03, ".h5", _dataset_seeds, _open_dataset, HDF5),
 }

@@ -1,0 +1,1 @@
+"""Collisions on disk, training of networks on them, and evaluation."""
