@@ -30,7 +30,7 @@ from nerd_gym.utils.files import atomic_write, file_hash
 from nerd_gym.utils.progress import progress
 
 from .excitation import Sampler, ranges_for
-from .hdf5 import Hdf5File, Hdf5Reader, array_in, attributes
+from .hdf5 import Hdf5Reader, array_in, attributes, same_plan
 from .task_rollouts import STARTS, WILD, TaskRollouts, all_limited, check_policies
 
 FORMAT = 1
@@ -110,7 +110,7 @@ def generate(plan: DatasetPlan, path: Path) -> dict[str, int]:
     facts = plan.facts()
     if path.exists():
         with Hdf5Reader() as reader:
-            made = _same_plan(reader.open(path), facts)
+            made = same_plan(reader.open(path), facts)
         return {name: int(made[name]) for name in ("trajectories", "transitions", "dropped")}
     parts = path.with_name(f"{path.name}.parts")
     names = [parts / f"{block:06d}.h5" for block in range(plan.blocks)]
@@ -118,7 +118,7 @@ def generate(plan: DatasetPlan, path: Path) -> dict[str, int]:
     if len(missing) < len(names):
         with Hdf5Reader() as reader:
             for name in (name for name in names if name.exists()):
-                _same_plan(reader.open(name), facts)
+                same_plan(reader.open(name), facts)
     if missing:
         backend = make_backend(plan.backend, plan.robot, BLOCK, **dict(plan.options))
         parts.mkdir(parents=True, exist_ok=True)  # now that the backend could be made
@@ -221,15 +221,3 @@ def _merge(robot: RobotModel, names: list[Path], path: Path, facts: dict[str, An
         counts = {"trajectories": trajectories, "transitions": trajectories * frames, "dropped": dropped}
         out.attrs.update(facts | counts)
     return counts
-
-
-def _same_plan(file: Hdf5File, facts: dict[str, Any]) -> dict[str, Any]:
-    """The attributes of a file, if this plan made it."""
-    made = attributes(file)
-    for name, value in facts.items():
-        if made.get(name) != value:
-            raise ValueError(
-                f"{file.filename} was made with {name} = {made.get(name)!r}, not {value!r}; "
-                "choose another --out or remove it"
-            )
-    return made

@@ -149,6 +149,18 @@ def attributes(file: Hdf5File) -> dict[str, Any]:
     return file.ask({})["attributes"]
 
 
+def same_plan(file: Hdf5File, facts: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of a file, if this plan made it."""
+    made = attributes(file)
+    for name, value in facts.items():
+        if made.get(name) != value:
+            raise ValueError(
+                f"{file.filename} was made with {name} = {made.get(name)!r}, not {value!r}; "
+                "choose another --out or remove it"
+            )
+    return made
+
+
 def array_in(file: Hdf5File, name: str, shape: tuple[int | None, ...]) -> np.ndarray:
     """A float32 array of the file, finite and of this shape; None stands for any length."""
     found = file.ask({"name": name, "shape": shape})["shape"]

@@ -23,7 +23,7 @@ from nerd_gym.collision.scenes.columns import COLUMNS, OUTCOME, WIDE, draw, rang
 from nerd_gym.collision.scenes.mjcf import TIMESTEP
 from nerd_gym.collision.scenes.shapes import shape_named
 from nerd_gym.collision.scenes.simulate import CollisionSimulator
-from nerd_gym.data.hdf5 import Hdf5File, array_in, attributes, open_hdf5
+from nerd_gym.data.hdf5 import array_in, attributes, open_hdf5, same_plan
 from nerd_gym.utils.arguments import check_seed, whole
 from nerd_gym.utils.files import atomic_write, check_facts
 from nerd_gym.utils.progress import progress
@@ -95,14 +95,14 @@ def generate(plan: CollisionPlan, path: Path, threads: int | None = None) -> int
     facts = plan.facts()
     if path.exists():
         with open_hdf5(path) as file:
-            _same_plan(file, facts)
+            same_plan(file, facts)
         return 0
     parts = path.with_name(f"{path.name}.parts")
     names = [parts / f"{block:06d}.h5" for block in range(len(plan.blocks))]
     there = [name for name in names if name.exists()]
     if there:
         with open_hdf5(there[0]) as file:
-            _same_plan(file, facts)
+            same_plan(file, facts)
     missing = [block for block, name in enumerate(names) if not name.exists()]
     if missing:
         simulator = CollisionSimulator(shape_named(plan.shape), BLOCK, threads)
@@ -152,13 +152,3 @@ def _merge(plan: CollisionPlan, names: list[Path], path: Path) -> None:
             for field, values in data.items():
                 values.append(np.asarray(file[field]))
     _write(path, {field: np.concatenate(values) for field, values in data.items()}, plan.facts())
-
-
-def _same_plan(file: Hdf5File, facts: dict[str, Any]) -> None:
-    made = attributes(file)
-    for name, value in facts.items():
-        if made.get(name) != value:
-            raise ValueError(
-                f"{file.filename} was made with {name} = {made.get(name)!r}, not {value!r}; "
-                "choose another --out or remove it"
-            )
