@@ -135,7 +135,7 @@ class Backend(ABC):
         if ground is not None:
             given += [(ground[0], self.ground_point), (ground[1], self.ground_normal)]
         for new, own in given:
-            torch.where(row, new, own, out=own)
+            torch.where(row, new.to(own.dtype), own, out=own)
         if ground is not None:
             self._ground_written(mask)
         self.healthy = self.healthy | mask

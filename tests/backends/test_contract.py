@@ -77,6 +77,16 @@ def test_masked_reset_leaves_the_rest_to_the_bit(name, robot_name):
     assert not torch.equal(free.q[mask], touched.q[mask])
 
 
+def test_a_reset_takes_double_precision_and_rounds_it():
+    model, n = robot("ant"), 4
+    q, qd = random_state(model, n)
+    backend = make_backend("warp", model, n)
+    ground = torch.full((n, 3), 0.1, dtype=torch.float64), backend.ground_normal.double()
+    backend.reset(everyone(n), q.double(), qd.double(), ground)
+    assert torch.equal(backend.q, q) and torch.equal(backend.qd, qd)
+    assert torch.equal(backend.ground_point, ground[0].float()) and backend.q.dtype == torch.float32
+
+
 @each_pair
 def test_restore_goes_back_to_the_bit(name, robot_name):
     model, n = robot(robot_name), 4
