@@ -8,6 +8,7 @@ collisions weigh alike. Under mirroring, inputs and outputs keep or change their
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -33,7 +34,7 @@ class Parameter:
         return math.log(value) if self.log else value
 
 
-class ImpactLaw(nn.Module):
+class ImpactLaw(nn.Module, ABC):
     """Outcomes of collisions by a formula or a network."""
 
     kind: str
@@ -45,25 +46,25 @@ class ImpactLaw(nn.Module):
     parity: Tensor  # [O]
     input_parity: Tensor  # [D], of `inputs`
 
+    @abstractmethod
     def relative(self, pre: Tensor, values: Tensor) -> Tensor:
         """Strikes [N, C] and parameters [K, P] to outcomes over `scale`, [K, N, O]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def scale(self, pre: Tensor) -> Tensor:
         """[N, O]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def inputs(self, pre: Tensor) -> Tensor:
         """[N, D]: in which a residual is smooth over a distance of about one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def to_frame(self, pre: Tensor, post: Tensor) -> Tensor:
         """Measured outcomes in this law's frame and order, [N, velocities]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def from_frame(self, pre: Tensor, outcome: Tensor) -> Tensor:
         """Outcomes of this law, [N, O], as they are measured."""
-        raise NotImplementedError
 
     def nominal(self) -> Tensor:
         """[1, P]: the parameters that are believed before any sample."""

@@ -62,12 +62,8 @@ def distance_kernel(shape: TreeShape, width: int, frame: int = -1) -> wp.Kernel:
         normal = Vector()
         height = Number()
         read(q, qd, ground_point, ground_normal, tree, begin, base, quat, w, v, normal, height, position, speed)
-        identity = Matrix()
-        identity[0] = Number(1.0)
-        identity[4] = Number(1.0)
-        identity[8] = Number(1.0)
         if wp.static(free):
-            s.rotation[0] = matrix_of(quat, identity)
+            s.rotation[0] = matrix_of(quat, Matrix())
             if wp.static(frame >= 0):
                 s.vel_w[0] = w
                 s.vel_v[0] = v

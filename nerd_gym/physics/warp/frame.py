@@ -107,15 +107,10 @@ def frame_kernel(
             env = wp.min(begin + r, last)
             for l in range(first_joint, all_links):
                 tau[l, r] = force[env, l - first_joint] + tree.stiffness[l] * tree.rest[l]
-        one = Number(1.0)
         none = Number(0.0)
         upwards = Vector()  # against gravity
         for i in range(3):
             upwards[i] = Number(-physics.gravity[i])
-        identity = Matrix()
-        identity[0] = one
-        identity[4] = one
-        identity[8] = one
         moved = Vector()  # of the base since frame start
         travel = Vector()  # of the base since H was formed
         lost = Vector()  # of the base's velocity by rounding
@@ -123,7 +118,7 @@ def frame_kernel(
         for substep in range(physics.substeps):
             # Poses, motions, inertias and the forces that the motion needs, root to leaves.
             if wp.static(free):
-                s.rotation[0] = matrix_of(quat, identity)
+                s.rotation[0] = matrix_of(quat, Matrix())
                 s.vel_w[0] = w
                 s.vel_v[0] = v
                 s.acc_v[0] = upwards
