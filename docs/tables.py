@@ -409,7 +409,7 @@ EQUATIONS = (
     ("contact law: springs and dampers", "torch", "nerd_gym/physics/torch/contact.py", "penalty"),
     ("contact law: MuJoCo's constraints", "Warp", "nerd_gym/physics/warp/constraint_law.py", "constraint_substeps"),
     ("contact law: a network", "Warp", "nerd_gym/physics/warp/contact.py", "network_force"),
-    ("contact law: a network", "torch", "nerd_gym/dynamics/models/force_networks.py", "forward"),
+    ("contact law: a network", "torch", "nerd_gym/physics/torch/contact_net.py", "forward"),
     ("joint limits", "Warp", "nerd_gym/physics/warp/joints.py", "limit_torque"),
     ("joint limits", "torch", "nerd_gym/physics/torch/engine.py", "limit_force"),
     ("factorisation of the mass matrix", "Warp", "nerd_gym/physics/warp/factor.py", "factor"),

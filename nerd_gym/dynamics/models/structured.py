@@ -2,7 +2,7 @@
 
 Inertial parameters, armature and damping come from data by identification (dynamics/identify). Where the robot has a
 ground, a network gives the force of a contact; where the teacher has joint forces that the MJCF does not describe,
-another gives them (force_networks.py). The whole runs in the same fused kernel as the analytical backend.
+another gives them. The whole runs in the same fused kernel as the analytical backend.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
+from nerd_gym.physics.torch.contact_net import ContactForceNet
 from nerd_gym.physics.warp.frame import frame_kernel
 from nerd_gym.physics.warp.launch import Launcher, lanes_on
 from nerd_gym.physics.warp.tree import Networks, make_params, make_tree, shape_of
@@ -23,7 +24,7 @@ from nerd_gym.utils.files import strip_prefix
 from nerd_gym.utils.warp import init_warp
 
 from .base import DynamicsModel, History
-from .force_networks import ContactForceNet, JointForceNet
+from .force_networks import JointForceNet
 from .inertias import Inertias
 
 

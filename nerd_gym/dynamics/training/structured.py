@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from nerd_gym.data.reader import Data, Transitions, frames_at, nearness
 from nerd_gym.dynamics.identify.fixed_base import Identification
-from nerd_gym.dynamics.models.force_networks import ContactForceNet, JointForceNet
+from nerd_gym.dynamics.models.force_networks import JointForceNet
 from nerd_gym.dynamics.models.inertias import Inertias
+from nerd_gym.physics.torch.contact_net import ContactForceNet
 from nerd_gym.physics.torch.engine import Articulated, read_parameters
 from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.state import state_error

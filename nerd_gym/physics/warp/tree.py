@@ -109,7 +109,7 @@ class PhysicsParams:
 
 @wp.struct
 class Networks:
-    """Weights of a learned model, as dynamics/models/force_networks.py packs them. Empty for the analytical backend."""
+    """Weights of a learned model, as physics/torch/contact_net.py and force_networks.py pack them; or empty."""
 
     contact: wp.array(dtype=wp.vec4)
     torque: wp.array(dtype=wp.vec4)

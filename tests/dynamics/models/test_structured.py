@@ -4,8 +4,9 @@ import pytest
 import torch
 import warp as wp
 
-from nerd_gym.dynamics.models.force_networks import ContactForceNet, JointForceNet
+from nerd_gym.dynamics.models.force_networks import JointForceNet
 from nerd_gym.dynamics.models.structured import StructuredModel
+from nerd_gym.physics.torch.contact_net import ContactForceNet
 from nerd_gym.physics.torch.engine import Articulated, read_parameters
 from nerd_gym.physics.warp.frame import frame_kernel
 from nerd_gym.physics.warp.tree import TreeShape

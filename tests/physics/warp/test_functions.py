@@ -5,7 +5,7 @@ import pytest
 import torch
 import warp as wp
 
-from nerd_gym.dynamics.models.force_networks import ContactForceNet
+from nerd_gym.physics.torch.contact_net import ContactForceNet
 from nerd_gym.physics.warp.contact import network_force
 from nerd_gym.physics.warp.functions import exponential, logarithm, network_blocks, power
 from nerd_gym.physics.warp.simd import rows, simd_types, views
