@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from nerd_gym.physics.warp.constraint_params import LAW_BOUNDS
 from nerd_gym.robots.model import RobotModel
 from nerd_gym.utils.files import check_facts, check_numbers, load_tensors, save_tensors
 
@@ -25,9 +25,6 @@ KNOWN = {
 MAY_BE_INFINITE = ("_range", "output_limit")  # of a base that may walk anywhere; of a network without a limit
 LARGEST_SIZE = 4096
 CONTACT_LAWS = ("penalty", "constraint")
-# Of contacts, then of limits: time constant (s), damping ratio, impedance; friction after those of contacts.
-ROW_BOUNDS = ((1e-4, 10.0), (1e-2, 100.0), (0.55, 0.99999))
-LAW_BOUNDS = torch.tensor([*ROW_BOUNDS, (0.0, 100.0), *ROW_BOUNDS], dtype=torch.float64).T
 DEFAULT_TEACHER = "warp"  # of the packaged model that is taken if none is named
 
 

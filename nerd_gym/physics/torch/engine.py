@@ -28,6 +28,23 @@ Ground = tuple[Tensor, Tensor]  # point and normal [B, 3]
 AT_REST = 1e-14  # (m/s)^2, so that the slip has a slope where there is none
 
 
+class ContactPoints(NamedTuple):
+    """C points of B robots over planes."""
+
+    depth: Tensor  # [B, C], negative over the ground
+    along: Tensor  # [B, C], velocity along the normal
+    slide: Tensor  # [B, C, 3], velocity across it
+    normal: Tensor  # [B, 1 or C, 3]
+    jacobian: Tensor  # [B, C, nv, 3]
+
+    def force(self, law: ContactLaw) -> Tensor:
+        """[B, C, 3] under a law; none where the depth is not positive."""
+        slip = torch.sqrt(self.slide.square().sum(-1) + AT_REST)
+        push, drag = law(self.depth.clamp(min=0.0), self.along, slip)
+        force = push[..., None] * self.normal - drag[..., None] * self.slide
+        return torch.where((self.depth > 0)[..., None], force, 0.0)
+
+
 @dataclass(frozen=True)
 class Parameters:
     """Everything that decides how a robot of L links, nj joints moves. A gradient by any of it can be asked for."""
@@ -244,8 +261,8 @@ class Articulated:
         """Forces [B, nj] as forces [B, nv] that do not push the base."""
         return torch.cat([force.new_zeros(len(force), self.base), force], -1) if self.base else force
 
-    def contact_force(self, q: Tensor, pose: Pose, qd: Tensor, ground: Ground, law: ContactLaw) -> Tensor:
-        """Forces [B, nv] of the contacts with planes under a law, which counts where the depth is positive."""
+    def contact_points(self, q: Tensor, pose: Pose, qd: Tensor, ground: Ground) -> ContactPoints:
+        """How the candidates stand and move over planes."""
         point, normal = (x[:, None] for x in ground)
         if self.first:
             point = point - q[:, None, :3]
@@ -254,14 +271,15 @@ class Articulated:
         depth = self._radius - ((centre - point) * normal).sum(-1)
         at = (centre - self._radius[:, None] * normal)[:, :, None].expand(-1, -1, self.robot.nv, -1)
         w, v = (part[:, None].expand_as(at) for part in pose.axes.split(3, -1))
-        jacobian = (v + torch.linalg.cross(w, at)) * self.above[link][..., None]  # [B, C, nv, 3]
+        jacobian = (v + torch.linalg.cross(w, at)) * self.above[link][..., None]
         velocity = (jacobian * qd[:, None, :, None]).sum(2)
         along = (velocity * normal).sum(-1)
-        slide = velocity - along[..., None] * normal
-        slip = torch.sqrt(slide.square().sum(-1) + AT_REST)
-        push, drag = law(depth.clamp(min=0.0), along, slip)
-        force = torch.where((depth > 0)[..., None], push[..., None] * normal - drag[..., None] * slide, 0.0)
-        return torch.einsum("bcjx,bcx->bj", jacobian, force)
+        return ContactPoints(depth, along, velocity - along[..., None] * normal, normal, jacobian)
+
+    def contact_force(self, q: Tensor, pose: Pose, qd: Tensor, ground: Ground, law: ContactLaw) -> Tensor:
+        """Forces [B, nv] of the contacts with planes under a law, which counts where the depth is positive."""
+        points = self.contact_points(q, pose, qd, ground)
+        return torch.einsum("bcjx,bcx->bj", points.jacobian, points.force(law))
 
     def penalty(self) -> ContactLaw:
         """The analytical law with this robot's gains."""

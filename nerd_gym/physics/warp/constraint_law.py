@@ -23,7 +23,7 @@ from .tree import Tree, TreeShape
 
 SOFTER = wp.constant(2.0)  # 1 - d at the surface over that of deep contacts, in MuJoCo's default solimp
 WIDTH = wp.constant(1.0e-3)  # depth, m or rad, over which it changes
-SWEEPS = 5  # of Gauss-Seidel in a substep, each from the forces of the last
+SWEEPS = 5  # of Gauss-Seidel in a substep at a frozen pose, each from the forces of the last
 LARGEST = wp.constant(1.0e30)  # force of a limit, so that minimum and maximum can be bounds
 
 
@@ -44,7 +44,7 @@ class ConstraintParams:
     limit_impedance: wp.float32
 
 
-def constraint_substeps(shape: TreeShape, width: int) -> wp.Function:
+def constraint_substeps(shape: TreeShape, width: int, sweeps: int = SWEEPS) -> wp.Function:
     """A function that takes the substeps of one pose; see the arguments of the function in it."""
     links, slots, deepest = len(shape.parents), max(1, shape.contacts), max(1, shape.deepest)
     nv, columns = shape.nv, row_columns(shape)
@@ -244,7 +244,7 @@ def constraint_substeps(shape: TreeShape, width: int) -> wp.Function:
                     for e in range(4):
                         c.pressed[f + e] = none
 
-            all_sweeps = int(SWEEPS)
+            all_sweeps = int(sweeps)
             for _sweep in range(all_sweeps):
                 for i in range(stops):
                     l = stopping[i]

@@ -34,6 +34,11 @@ class ConstraintLaw(NamedTuple):
     limit_impedance: float = 0.95
 
 
+# Of contacts, then of limits: time constant (s), damping ratio, impedance; friction after those of contacts.
+ROW_BOUNDS = ((1e-4, 10.0), (1e-2, 100.0), (0.55, 0.99999))
+LAW_BOUNDS = torch.tensor([*ROW_BOUNDS, (0.0, 100.0), *ROW_BOUNDS], dtype=torch.float64).T
+
+
 def make_constraint_params(robot: RobotModel, links: Links, device: wp.Device) -> ConstraintParams:
     """Weights and tangents of a robot with given inertias; :func:`set_constraint_law` fills in the rest."""
     contact_weight, limit_weight = inverse_weights(robot, links)

@@ -45,7 +45,7 @@ def network_force(
     blocks: Any,
     wide: Any,
 ):
-    """The same by a contact force network of so many hidden units, packed as force_networks.py has it.
+    """The same by a contact force network of so many hidden units, packed as contact_net.py has it.
 
     layers are the numbers of its inputs and hidden layers, each with zeros and a 1 after it; blocks and wide are the
     same memory in fours, as matrices [4, W] and as vectors [4 W].
@@ -94,3 +94,11 @@ def network_force(
         hold[r] = wp.where(depth[r] > 0.0, hold[r], 0.0)
         r += 1
     return scaled(normal, push) - scaled(slide, wp.cw_mul(push, hold))
+
+
+@wp.func
+def furthest(depth: wp.float32, speed: wp.float32, span: wp.vec2, before: wp.float32):
+    """The largest part that a contact has had of the depths and speeds that a law is known for."""
+    if depth > 0.0:
+        return wp.max(before, wp.max(depth / span[0], speed / span[1]))
+    return before
