@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from nerd_gym.data.reader import Transitions
-from nerd_gym.dynamics.models.inertias import Inertias
 from nerd_gym.physics.warp.constraint_params import ConstraintLaw
+from nerd_gym.robots.links import Links
 from nerd_gym.robots.model import RobotModel
 
 from .evolution import minimise
@@ -25,20 +25,25 @@ TRIED = 3  # of the starts
 STEP = 0.02  # of a parameter's logarithm, for slopes
 # Contacts that begin and end spoil the slopes, so that constraints are only near after that: a search follows.
 SEARCHED, SPREAD, EVALUATIONS = 1500, 0.1, 1000  # frames, logarithms of parameters
+ITERATIONS, SHORTEST = 12, 1e-3  # of a descent, and its last step in logarithms of parameters
+FINE_ITERATIONS, FINE_STEP = 50, 1e-5  # the same where slopes suffice
 LEAST, MOST = 1e-3, 0.4  # of 1 - impedance
 Gains = tuple[float, ...]
 Advance = Callable[[Gains, Transitions], Tensor]  # -> next qd [B, nv]
 
 
-def fit_contact_gains(robot: RobotModel, inertias: Inertias, frames: Transitions, advance: Advance) -> Gains:
+def fit_contact_gains(robot: RobotModel, links: Links, frames: Transitions, advance: Advance) -> Gains:
     """(ke, kd, kf, mu) of the penalty law. The starts know the robot's weight only."""
-    weight = float(inertias.links()["mass"].sum() * abs(robot.mj_model.opt.gravity).max())
+    weight = float(links["mass"].sum() * abs(robot.mj_model.opt.gravity).max())
     starts = [(weight / d, t * weight / d, g * t * weight / d, FRICTION) for d, t, g in product(DEPTHS, TIMES, GRIPS)]
     return as_numbers(ContactFit(as_numbers, frames, advance).descend_from(logarithms(starts)))
 
 
-def fit_constraint_law(robot: RobotModel, frames: Transitions, advance: Advance) -> ConstraintLaw:
-    """MuJoCo's parameters of contacts and limits; no time constant is below two substeps, as MuJoCo has it."""
+def fit_constraint_law(robot: RobotModel, frames: Transitions, advance: Advance, smooth: bool = False) -> ConstraintLaw:
+    """MuJoCo's parameters of contacts and limits; no time constant is below two substeps, as MuJoCo has it.
+
+    `smooth`: the frames are single substeps, in which contacts neither begin nor end, so that slopes suffice.
+    """
     shortest = 2 * robot.frame_dt / robot.substeps
 
     def law(x: Tensor) -> ConstraintLaw:
@@ -58,6 +63,8 @@ def fit_constraint_law(robot: RobotModel, frames: Transitions, advance: Advance)
     ]
     some = {name: value[:SEARCHED] for name, value in frames.items()}
     fit = ContactFit(law, some, advance)
+    if smooth:
+        return law(fit.descend_from(logarithms(starts), CUTS, FINE_ITERATIONS, FINE_STEP))
     start = fit.descend_from(logarithms(starts), CUTS[:1])
     return law(minimise(lambda x: fit.cost(fit.errors(x), CUTS[1]), start, SPREAD, EVALUATIONS))
 
@@ -92,18 +99,24 @@ class ContactFit:
         """Of errors [B, nv]."""
         return float(torch.log1p((off / cut).square()).mean())
 
-    def descend_from(self, starts: Sequence[Tensor], cuts: Sequence[float] = CUTS) -> Tensor:
+    def descend_from(
+        self,
+        starts: Sequence[Tensor],
+        cuts: Sequence[float] = CUTS,
+        iterations: int = ITERATIONS,
+        shortest: float = SHORTEST,
+    ) -> Tensor:
         """The best point from the best of the starts; the cut narrows in stages."""
         first, *rest = cuts
         starts = sorted(starts, key=lambda x: self.cost(self.errors(x), first))[:TRIED]
-        ends = (self.descend(start, first) for start in starts)
+        ends = (self.descend(start, first, iterations, shortest) for start in starts)
         x = min(ends, key=lambda x: self.cost(self.errors(x), first))
         for cut in rest:
-            x = self.descend(x, cut)
+            x = self.descend(x, cut, iterations, shortest)
         return x
 
-    def descend(self, x: Tensor, cut: float, iterations: int = 12) -> Tensor:
-        """Levenberg-Marquardt."""
+    def descend(self, x: Tensor, cut: float, iterations: int = ITERATIONS, shortest: float = SHORTEST) -> Tensor:
+        """Levenberg-Marquardt, until steps are below `shortest` or gain little."""
         off, damp = self.errors(x), 1e-2
         for _ in range(iterations):
             steps = STEP * torch.eye(len(x), dtype=x.dtype)
@@ -118,6 +131,6 @@ class ContactFit:
                 damp *= 0.2 if gain > 0 else 5.0
             if gain > 0:
                 x, off = x + step, tried
-            if gain < 1e-5 * last or float(step.abs().max()) < 1e-3:
+            if gain < 0.01 * shortest * last or float(step.abs().max()) < shortest:
                 break
         return x

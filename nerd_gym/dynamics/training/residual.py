@@ -113,7 +113,7 @@ class Priors:
 def fit_penalty(inertias: Inertias, frames: Transitions, judging: Transitions) -> FittedLaw:
     """Springs and dampers with which frames near the ground end as the recorded ones do."""
     priors = Priors(inertias, NO_GAINS, POSE_UPDATES)
-    gains = fit_contact_gains(inertias.robot, inertias, frames, priors)
+    gains = fit_contact_gains(inertias.robot, inertias.links(), frames, priors)
     return FittedLaw(gains, POSE_UPDATES, priors.unexplained(gains, judging))
 
 

@@ -112,5 +112,5 @@ def test_contact_gains_follow_the_data(name, gains):
     frames = {"q": q, "qd": qd, "force": random_forces(model, n)}
     frames["next_qd"] = advance(gains, frames)
     inertias = Inertias(model, true_parameters(model))
-    found = fit_contact_gains(model, inertias, frames, advance)
+    found = fit_contact_gains(model, inertias.links(), frames, advance)
     np.testing.assert_allclose(found, gains, rtol=0.01)
