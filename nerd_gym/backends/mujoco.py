@@ -55,8 +55,12 @@ class MujocoBackend(Backend):
         if robot.ground is not None:
             # Compiled at its body's frame, the plane would ignore the per-environment pose.
             model.geom_sameframe[robot.ground] = 0
+        self._prepare(model)
         self._model, self._threads = model, min(cpu_threads(threads), num_envs)
         self._start()
+
+    def _prepare(self, model: Any) -> None:
+        """What a subclass changes of the model, an MjModel of this batch's own."""
 
     def _start(self) -> None:
         """Make the batch with its threads, in this process."""
@@ -69,13 +73,19 @@ class MujocoBackend(Backend):
         self._joint_force = self._force[:, self.robot.joint_qd]
 
     def _advance(self, joint_force: Tensor) -> None:
+        self._take_force(joint_force)
+        self._batch.step(nstep=self.substeps)
+        self._give_state()
+
+    def _take_force(self, joint_force: Tensor) -> None:
         if self._process != os.getpid():  # a fork, into which threads do not come along
             rows = self._batch.state.copy()
             self._start()
             self._batch.state[:] = rows
             self._ground_written(torch.ones(self.num_envs, dtype=torch.bool))
         self._joint_force.copy_(joint_force)
-        self._batch.step(nstep=self.substeps)
+
+    def _give_state(self) -> None:
         self.q.copy_(self._qpos)
         self.qd.copy_(self._qvel)
 

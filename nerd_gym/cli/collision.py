@@ -12,6 +12,7 @@ from typing import Annotated
 
 import tyro
 
+from nerd_gym.backends import DEFAULT
 from nerd_gym.utils.arguments import check_counts, check_seed, count
 
 FOLDER = Path("out/collision")
@@ -202,15 +203,71 @@ class Evaluate:
 
 
 @dataclass
+class Contacts:
+    """Learn the contacts of an articulated robot with the ground, for backend "hybrid"; goes on after a stop."""
+
+    robot: tyro.conf.Positional[str]
+    """A packaged robot or the path of an MJCF."""
+    teacher: str = DEFAULT
+    """The backend whose contacts are learned: names the dataset, if none is given."""
+    data: tuple[Path, ...] = ()
+    """The dataset, or several; by default out/data/ROBOT-TEACHER.h5, as `nerd-gym generate` names it."""
+    law: str = "auto"
+    """network, penalty, constraint (MuJoCo's form, for robots with a free base), or auto: what explains frames of
+    other runs best."""
+    width: int = 32
+    """Of the network's hidden layers."""
+    steps: int = 4000
+    """Steps of the network's optimiser."""
+    batch: int = 1024
+    """Substeps in a step."""
+    seed: int = 0
+    """One seed, one result."""
+    out: Path | None = None
+    """The model; by default out/collision/contacts-ROBOT-TEACHER.safetensors."""
+
+    def run(self) -> None:
+        from nerd_gym.backends import backend_class
+        from nerd_gym.collision.training.contacts import ContactSettings, train_contacts
+        from nerd_gym.data.reader import Data
+        from nerd_gym.robots.model import RobotModel
+        from nerd_gym.utils.files import check_output
+
+        named = RobotModel.from_mjcf if self.robot.endswith(".xml") else RobotModel.named
+        robot = named(self.robot)
+        backend_class(self.teacher)
+        settings = ContactSettings(self.law, self.width, self.steps, self.batch, self.seed)
+        out = self.out or FOLDER / f"contacts-{robot.name}-{self.teacher}.safetensors"
+        check_output(out)
+        paths = list(self.data) or [Path("out/data") / f"{robot.name}-{self.teacher}.h5"]
+        for path in paths:
+            if not path.is_file():
+                made_by = f"nerd-gym generate {self.robot} --backend {self.teacher}"
+                raise FileNotFoundError(f"no dataset at {path}; make one with {made_by}")
+        words = f"nerd-gym collision contacts {self.robot} --teacher {self.teacher}"
+        default = ContactSettings()
+        for name in ("law", "width", "steps", "batch", "seed"):
+            value = getattr(settings, name)
+            words += f" --{name} {value}" if value != getattr(default, name) else ""
+        model = train_contacts(Data.load(paths, robot), out, settings, words)
+        for law, left in model.facts.get("unexplained", {}).items():
+            parts = ", ".join(f"{name} {100 * value:.2g} %" for name, value in left.items())
+            print(f"{law}: leaves {parts} of a frame's change of velocity{' (chosen)' * (law == model.law)}")
+        print("held-back runs, R2: " + ", ".join(f"{name} {value:.5f}" for name, value in model.facts["r2"].items()))
+        print(f"written: {out}; use it with backend=hybrid, model={out}")
+
+
+@dataclass
 class Collision:
-    """Learned collisions: simulate strikes, train networks of them, adapt them to measured strikes."""
+    """Learned collisions: strikes of a block, and the contacts of articulated robots."""
 
     command: Annotated[
         Annotated[Generate, tyro.conf.subcommand("generate")]
         | Annotated[Train, tyro.conf.subcommand("train")]
         | Annotated[Identify, tyro.conf.subcommand("identify")]
         | Annotated[Finetune, tyro.conf.subcommand("finetune")]
-        | Annotated[Evaluate, tyro.conf.subcommand("evaluate")],
+        | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+        | Annotated[Contacts, tyro.conf.subcommand("contacts")],
         tyro.conf.arg(name=""),
     ]
 
