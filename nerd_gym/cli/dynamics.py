@@ -220,6 +220,8 @@ class Evaluate:
     """A packaged robot or the path of an MJCF."""
     model: tuple[Path, ...] = ()
     """Models to evaluate; by default the packaged one."""
+    backend: str = "neural"
+    """The backend that runs the models: neural, or hybrid."""
     teacher: str = DEFAULT
     """The backend that is taken for the truth."""
     reference: bool = False
@@ -238,17 +240,17 @@ class Evaluate:
     """Features of an MJCF to leave out on every backend, e.g. self_collision gravcomp."""
 
     def run(self) -> None:
+        from nerd_gym.backends import make_backend
         from nerd_gym.dynamics.evaluate import run_evaluation
-        from nerd_gym.dynamics.models.checkpoint import load_model
 
         robot = _robot(self.robot, self.ignore)
         models: dict[str, Path | None] = {path.stem: path for path in self.model}
         for path in self.model:
-            load_model(path, robot)  # refuse a wrong one before anything is computed
+            make_backend(self.backend, robot, 1, model=path).close()  # refuse a wrong one before anything is computed
         out = self.out or Path("out/evaluate") / robot.name
         run_evaluation(
             robot,
-            models or {"neural": None},
+            models or {self.backend: None},
             out,
             self.teacher,
             self.rollouts,
@@ -256,6 +258,7 @@ class Evaluate:
             self.scenario,
             self.video,
             self.reference,
+            self.backend,
         )
 
 

@@ -24,7 +24,7 @@ from nerd_gym.backends import backend_class, make_backend
 from nerd_gym.backends.base import Backend
 from nerd_gym.backends.neural import NeuralBackend
 from nerd_gym.data.excitation import Sampler, ranges_for
-from nerd_gym.dynamics.models.checkpoint import DEFAULT_TEACHER, load_model, packaged_model
+from nerd_gym.dynamics.models.checkpoint import DEFAULT_TEACHER
 from nerd_gym.envs.factory import endless_env
 from nerd_gym.envs.vector import NerdVectorEnv
 from nerd_gym.registration import task_of
@@ -136,13 +136,14 @@ class Rollouts:
         rollouts: int,
         seed: int,
         reference: bool = False,
+        learned: str = NeuralBackend.name,
     ):
         self.robot, self.scenario, self.n, self.seed = robot, scenario, rollouts, seed
         published = {"reference": True} if reference else {}
         few = {"substeps": max(1, robot.substeps // 2)}
         students: dict[str, tuple[str, dict[str, Any]]] = {}
         for name, path in models.items():
-            students[name] = (NeuralBackend.name, {"teacher": teacher} | published if path is None else {"model": path})
+            students[name] = (learned, {"teacher": teacher} | published if path is None else {"model": path})
         for name, options in zip(YARDSTICKS, (few, {"substeps": 2 * robot.substeps}, {}, {}), strict=True):
             students[name] = (teacher, options | published)
         self.truth = self._make(teacher, published)
@@ -226,6 +227,7 @@ def evaluate(
     only: str | None = None,
     on_frame: Callable[[Scenario, int, Rollouts], None] | None = None,
     reference: bool = False,
+    learned: str = NeuralBackend.name,
 ) -> tuple[dict[str, Any], dict[str, dict[str, dict[str, np.ndarray]]]]:
     """Results by scenario, student and measure, and the curves that the plot shows."""
     todo = [s for s in scenarios(robot) if only is None or only in s.name]
@@ -234,17 +236,19 @@ def evaluate(
             f"no scenario has {only!r} in its name; there are {', '.join(s.name for s in scenarios(robot))}"
         )
     results: dict[str, Any] = {}
+    told: dict[str, dict[str, Any]] = {}
     curves: dict[str, dict[str, dict[str, np.ndarray]]] = {}
     with progress(total=sum(s.frames for s in todo), unit="frame", desc=f"evaluate {robot.name}") as bar:
         for scenario in todo:
             bar.set_postfix_str(scenario.name)
-            group = Rollouts(robot, scenario, models, teacher, rollouts, seed, reference)
+            group = Rollouts(robot, scenario, models, teacher, rollouts, seed, reference, learned)
+            told = {name: about_model(group.students[name].backend) for name in models}
             result, curve = _one(group, lambda n: bar.update(n), on_frame)
             results[scenario.name], curves[scenario.name] = result, curve
             group.close()
     facts = {
-        "command": command_of(robot, models, teacher, rollouts, seed, only, reference),
-        "models": {name: model_facts(robot, teacher, path, reference) for name, path in models.items()},
+        "command": command_of(robot, models, teacher, rollouts, seed, only, reference, learned),
+        "models": told,
         "robot": robot.name,
         "robot_hash": robot.hash,
         "teacher": teacher,
@@ -265,10 +269,12 @@ def command_of(
     seed: int,
     only: str | None,
     reference: bool,
+    learned: str = NeuralBackend.name,
 ) -> str:
     """The command that evaluates the same again, from the same folder."""
     words = ["nerd-gym", "evaluate", robot.name if robot.packaged else os.path.relpath(robot.path)]
     own = [os.path.relpath(path) for path in models.values() if path is not None]
+    words += ["--backend", learned] if learned != NeuralBackend.name else []
     words += ["--model", *own] if own else []
     words += ["--teacher", teacher, "--rollouts", str(rollouts), "--seed", str(seed)]
     words += ["--scenario", only] if only else []
@@ -276,11 +282,24 @@ def command_of(
     return shlex.join([*words, "--reference"] if reference else words)
 
 
-def model_facts(robot: RobotModel, teacher: str, path: Path | None, reference: bool = False) -> dict[str, Any]:
+TOLD = (
+    "kind",
+    "network",
+    "law",
+    "teacher",
+    "teacher_options",
+    "data_command",
+    "command",
+    "start",
+    "seed",
+    "r2",
+    "trust",
+)
+
+
+def about_model(backend: Backend) -> dict[str, Any]:
     """How a model was made, and what of it is known before any rollout."""
-    _, facts = load_model(packaged_model(robot, teacher, reference) if path is None else path, robot)
-    told = ("kind", "network", "teacher", "teacher_options", "data_command", "command", "start", "seed", "r2", "trust")
-    return {key: facts[key] for key in told if key in facts}
+    return {key: backend.facts[key] for key in TOLD if key in backend.facts}
 
 
 def _one(group: Rollouts, update: Callable[[int], Any], on_frame) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -386,7 +405,7 @@ class Film:
         from nerd_gym.envs.render import overlay
 
         student = next(iter(group.students.values()))
-        text = f"{scenario.name}   teacher blue, NeRD orange   frame {frame}"
+        text = f"{scenario.name}   teacher blue, model orange   frame {frame}"
         self._writer.add(overlay(group.truth, student.backend.q, min(self._rows, group.n), text))
 
 
@@ -400,6 +419,7 @@ def run_evaluation(
     only: str | None = None,
     video: bool = True,
     reference: bool = False,
+    learned: str = NeuralBackend.name,
 ) -> dict[str, Any]:
     """Evaluate, print the table, write evaluation.json, .png and .mp4 into `out`."""
     check_counts(rollouts=rollouts)
@@ -408,12 +428,16 @@ def run_evaluation(
     if only is not None and not any(only in name for name in named):
         raise ValueError(f"no scenario has {only!r} in its name; there are: {', '.join(named)}")
     backend_class(teacher)
+    options = backend_class(learned).options
+    if "teacher" not in options or (reference and "reference" not in options):
+        wanted = "models of the published simulator" if reference else "learned models"
+        raise ValueError(f"backend {learned!r} has no {wanted}")
     check_output(out, folder=True)
     out.mkdir(parents=True, exist_ok=True)
     filmed = video and any(s.env_id for s in scenarios(robot))
     with VideoWriter(out / "evaluation.mp4", fps=20) if filmed else nullcontext() as writer:
         film = None if writer is None else Film(writer)
-        facts, curves = evaluate(robot, models, teacher, rollouts, seed, only, film, reference)
+        facts, curves = evaluate(robot, models, teacher, rollouts, seed, only, film, reference, learned)
     print(evaluation_table(facts))
     with atomic_write(out / "evaluation.json") as part:
         part.write_text(json.dumps(facts, indent=1) + "\n")
