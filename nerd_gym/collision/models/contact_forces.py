@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import warp as wp
 from torch import Tensor
@@ -91,10 +93,10 @@ class ContactForces:
         """What is kept from substep to substep."""
         return {name: getattr(self, name).clone() for name in ("pressed", "stopped")}
 
-    def restore(self, snapshot: dict[str, Tensor]) -> None:
-        """Put it back."""
+    def restore(self, snapshot: dict[str, Tensor], rows: Any = slice(None)) -> None:
+        """Put it back, of all rows or of these."""
         for name, value in snapshot.items():
-            getattr(self, name).copy_(value)
+            getattr(self, name)[rows] = value[rows]
 
     def close(self) -> None:
         """Give back the threads."""
