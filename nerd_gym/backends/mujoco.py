@@ -69,13 +69,28 @@ class MujocoBackend(Backend):
         self._joint_force = self._force[:, self.robot.joint_qd]
 
     def _advance(self, joint_force: Tensor) -> None:
+        self._take_force(joint_force)
+        self._batch.step(nstep=self.substeps)
+        self._give_state()
+
+    def _advance_rows(self, joint_force: Tensor, rows: Tensor, frames: int) -> None:
+        self._take_force(joint_force)
+        self._step_rows(rows.cpu().numpy().nonzero()[0].astype(np.int32), frames)
+        self._give_state()
+
+    def _step_rows(self, ids: np.ndarray, frames: int) -> None:
+        """MuJoCo's own steps of the rows with these numbers."""
+        self._batch.step(ids, nstep=frames * self.substeps)
+
+    def _take_force(self, joint_force: Tensor) -> None:
         if self._process != os.getpid():  # a fork, into which threads do not come along
             rows = self._batch.state.copy()
             self._start()
             self._batch.state[:] = rows
             self._ground_written(torch.ones(self.num_envs, dtype=torch.bool))
         self._joint_force.copy_(joint_force)
-        self._batch.step(nstep=self.substeps)
+
+    def _give_state(self) -> None:
         self.q.copy_(self._qpos)
         self.qd.copy_(self._qvel)
 
