@@ -21,6 +21,7 @@ class EnvSpec:
     cls: str
     horizon: int
     requires: tuple[str, ...] = ()  # options without which it cannot be made
+    backend: str | None = None  # that it runs on if none is named; None: the suite's default
 
     def task_class(self) -> type[Task]:
         """The task's class."""
