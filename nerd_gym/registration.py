@@ -47,6 +47,7 @@ ENVS = {
     "NeRD/Ant-v0": EnvSpec("ant", "Ant", 500),
     "NeRD/Anymal-v0": EnvSpec("anymal", "Anymal", 1000),
     "NeRD/Franka-v0": EnvSpec("franka", "Franka", 128),
+    "NeRD/Strike-v0": EnvSpec("strike", "Strike", 20, backend="mujoco"),
     "NeRD/Robot-v0": EnvSpec("robot", "Robot", 1000, requires=("mjcf",)),
 }
 PACKAGED = {env_id: spec for env_id, spec in ENVS.items() if not spec.requires}  # those that can be made as they are
