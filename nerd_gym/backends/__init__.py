@@ -33,6 +33,7 @@ BACKENDS = {
     "warp": Entry(f"{__name__}.warp", "WarpBackend", ("warp",), "Featherstone on Warp, penalty contacts"),
     "mujoco": Entry(f"{__name__}.mujoco", "MujocoBackend", ("mujoco",), "MuJoCo's C engine, threaded batch"),
     "neural": Entry(f"{__name__}.neural", "NeuralBackend", ("warp",), "a learned model in place of the solver (NeRD)"),
+    "hybrid": Entry(f"{__name__}.hybrid", "HybridBackend", ("mujoco",), "MuJoCo with learned collisions (CLASH)"),
 }
 DEFAULT = "warp"
 

@@ -80,7 +80,7 @@ def test_episodes_have_the_bits_of_same_step(env_id, backend):
             assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-@pytest.mark.parametrize("backend", sorted({backend for _, backend in GRID}))
+@pytest.mark.parametrize("backend", [backend for env_id, backend in GRID if env_id == "NeRD/Cartpole-v0"])
 def test_reset_forgets_and_a_snapshot_remembers_the_rows_to_be_reset(backend):
     env = staggered("NeRD/Cartpole-v0", backend, autoreset_mode=AutoresetMode.NEXT_STEP)
     action = torch.zeros(env.action_space.shape)
