@@ -18,6 +18,7 @@ import tyro
 import warp as wp
 
 from nerd_gym import RobotModel
+from nerd_gym.backends import backends_for
 from nerd_gym.dynamics.features.advance_kernel import advance_kernel
 from nerd_gym.dynamics.features.encode_kernel import encode_kernel
 from nerd_gym.dynamics.models.base import open_model
@@ -97,7 +98,7 @@ def main(args: Args) -> None:
     """Print and write a row per robot, kernel and architecture."""
     init_warp()
     ptxas, rows = find_ptxas(), []
-    for name in [spec.robot_name for spec in PACKAGED.values() if spec.robot_name]:
+    for name in [spec.robot({}).name for spec in PACKAGED.values() if "warp" in backends_for(spec.robot({}))]:
         for what, kernel in kernels_of(RobotModel.named(name)):
             for arch in ARCHITECTURES:
                 rows.append({"robot": name, "kernel": what, "arch": f"sm_{arch}", **resources(kernel, arch, ptxas)})

@@ -16,6 +16,7 @@ import torch
 import tyro
 
 from nerd_gym import RobotModel, make_backend
+from nerd_gym.backends import backends_for
 from nerd_gym.registration import PACKAGED
 from nerd_gym.utils.optional import require
 from nerd_gym.utils.timing import Subject, save, time_interleaved
@@ -77,8 +78,7 @@ class Args:
 
 def main(args: Args) -> None:
     """Print and write a row per robot."""
-    names = [spec.robot_name for spec in PACKAGED.values() if spec.robot_name]
-    robots = [RobotModel.named(name) for name in names]
+    robots = [spec.robot({}) for spec in PACKAGED.values() if "warp" in backends_for(spec.robot({}))]
     subjects = [make(robot, args.num_envs) for robot in robots for make in (warp_frames, pinocchio_accelerations)]
     time_interleaved(subjects, args.repeats, args.seconds)
     rows = []

@@ -17,6 +17,7 @@ import torch
 import tyro
 from torch import Tensor
 
+from nerd_gym.backends import backends_for
 from nerd_gym.envs.factory import native
 from nerd_gym.registration import PACKAGED
 from nerd_gym.utils.progress import progress
@@ -72,7 +73,8 @@ class TimedEnv:
 def main(args: Args) -> None:
     """Print and write a row per environment and backend."""
     torch.set_num_threads(1)
-    grid = [(env_id, backend) for env_id in PACKAGED if args.only in env_id for backend in BACKENDS]
+    had = {env_id: backends_for(spec.robot({})) for env_id, spec in PACKAGED.items() if args.only in env_id}
+    grid = [(env_id, backend) for env_id in had for backend in BACKENDS if backend in had[env_id]]
     envs = [TimedEnv(env_id, backend, args.num_envs) for env_id, backend in progress(grid, desc="set up", unit="env")]
     times: list[list[tuple[float, float]]] = [[] for _ in grid]
     for _ in progress(range(args.repeats), desc="bench", unit="repeat"):

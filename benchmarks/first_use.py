@@ -17,9 +17,9 @@ from typing import Any
 
 import tyro
 
+from nerd_gym.backends import backends_for
 from nerd_gym.dynamics.models.checkpoint import has_packaged_model
 from nerd_gym.registration import PACKAGED
-from nerd_gym.robots.model import RobotModel
 from nerd_gym.utils.progress import progress
 from nerd_gym.utils.timing import save
 
@@ -68,7 +68,7 @@ def started(robot: str, backend: str, options: dict[str, Any], cache: str) -> di
 
 def main(args: Args) -> None:
     """Print and write a row per kernel."""
-    robots = [RobotModel.named(spec.robot_name) for spec in PACKAGED.values() if spec.robot_name]
+    robots = [spec.robot({}) for spec in PACKAGED.values() if "warp" in backends_for(spec.robot({}))]
     grid = []
     for robot in robots:
         for backend, options in OPTIONS:

@@ -12,17 +12,22 @@ whose centre of mass is not in its middle, friction that falls with speed. N1 to
 training scene with hidden parameters, and the same noise.
 
     python benchmarks/surrogate_reality.py A1 --samples 110 --seed 0 --out samples.npz
+
+With --serve it executes strikes of blocks anywhere on the table, up to where they rest: surrogate_strikes.py asks it.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import mujoco
 import numpy as np
 import tyro
+from array_pipe import receive, send
 from mujoco.batch import Batch
 
 HEIGHT, DENSITY, RADIUS, STRIKER_MASS, LEVER = 0.04, 1200.0, 0.012, 5.0, 0.05
@@ -91,6 +96,8 @@ class Args:
     slide: bool = False
     """Also where the block comes to rest, without the striker: arrays final_n, final_t (m) and final_theta (rad), its
     displacement in the impact frame since it was struck. Not for the controls."""
+    serve: bool = False
+    """Read strikes from standard input and answer with poses at rest, until the input ends. Not for the controls."""
     out: Path = Path("samples.npz")
     """Arrays speed, point, direction and vn, vt, omega."""
 
@@ -154,19 +161,35 @@ def strikes(shape: str, count: int, rng: np.random.Generator) -> np.ndarray:
     return rng.uniform([0.1, -reach, -most], [1.0, reach, most], (count, 3))
 
 
-def settled(model: mujoco.MjModel) -> np.ndarray:
+@lru_cache(maxsize=4)
+def settled(shape: str, setting: str) -> tuple[mujoco.MjModel, np.ndarray]:
+    """The scene, and the block's pose at rest."""
+    model = scene(shape, *SETTING[setting])
     data = mujoco.MjData(model)
     data.qpos[7] = 1.0
     for _ in range(10_000):
         mujoco.mj_step(model, data)
-    return data.qpos[:7].copy()
+    return model, data.qpos[:7].copy()
 
 
-def measure(shape: str, setting: str, strike: np.ndarray, rng: np.random.Generator, slide: bool) -> np.ndarray:
+def turned(vectors: np.ndarray, angle: np.ndarray) -> np.ndarray:
+    """[N, 2] by [N]."""
+    c, s = np.cos(angle), np.sin(angle)
+    return np.stack([c * vectors[:, 0] - s * vectors[:, 1], s * vectors[:, 0] + c * vectors[:, 1]], -1)
+
+
+def measure(
+    shape: str,
+    setting: str,
+    strike: np.ndarray,
+    rng: np.random.Generator,
+    slide: bool,
+    face_angle: float | np.ndarray = 0.0,
+) -> np.ndarray:
     """[N, 3]: vn, vt, omega of the block when it leaves the striker, or 20 ms after the first touch; [N, 6] with its
-    displacement at rest if it is to slide."""
-    material, table, block = SETTING[setting]
-    model = scene(shape, material, table, block)
+    displacement at rest if it is to slide. `face_angle` [N]: of the face that is struck, from the block's x axis."""
+    material, _, block = SETTING[setting]
+    model, rest = settled(shape, setting)
     side, radius = outline(shape)[1:3]
     speed, point, direction = strike.T
     if radius:
@@ -175,6 +198,8 @@ def measure(shape: str, setting: str, strike: np.ndarray, rng: np.random.Generat
     else:
         normal = np.stack([-np.ones_like(point), np.zeros_like(point)], -1)
         place = np.stack([np.full_like(point, side), point], -1)
+    around = np.broadcast_to(face_angle, len(strike))
+    normal, place = turned(normal, around), turned(place, around)
     place[:, 1] -= block.shift
     tangent = np.stack([-normal[:, 1], normal[:, 0]], -1)
     count = len(strike)
@@ -183,7 +208,7 @@ def measure(shape: str, setting: str, strike: np.ndarray, rng: np.random.Generat
     batch.expand("pair_solref")[:, pairs["strike"], 1] = material.zeta * (1 + material.slope * (speed - 0.5))
     batch.expand("pair_friction")[:, pairs["strike"], :2] *= 1 + material.mu_slope * (speed[:, None] - 0.5)
     batch.expand("pair_friction")[:, pairs["table"], :2] *= rng.uniform(1 - UNEVEN, 1 + UNEVEN, (count, 1))
-    batch.qpos[:, :7] = settled(model)
+    batch.qpos[:, :7] = rest
     gap = rng.uniform(0.0001, 0.0003, (count, 1))
     batch.qpos[:, 7:9] = batch.qpos[:, :2] + place - normal * (RADIUS + gap)
     angle = np.arctan2(normal[:, 1], normal[:, 0]) + direction
@@ -212,8 +237,33 @@ def measure(shape: str, setting: str, strike: np.ndarray, rng: np.random.Generat
         moving = moving[np.abs(batch.qvel[moving, :6]).max(1) > AT_REST]
     w, x, y, z = batch.qpos[:, 3:7].T
     moved = batch.qpos[:, :2] - start
-    turned = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
-    return np.concatenate([out, np.stack([*((moved * a).sum(-1) for a in (normal, tangent)), turned], -1)], 1)
+    theta = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
+    return np.concatenate([out, np.stack([*((moved * a).sum(-1) for a in (normal, tangent)), theta], -1)], 1)
+
+
+def execute(
+    shape: str, setting: str, pose: np.ndarray, strike: np.ndarray, face: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Poses [N, 3] (x, y, yaw of the outline's middle) after strikes [N, 3] on faces [N] of blocks at rest.
+
+    Without noise: it is where the block lies. How far it turned is known up to whole turns."""
+    _, radius = outline(shape)[1:3]
+    around = np.zeros(len(face)) if radius else face * (2 * math.pi / {"square": 4, "triangle": 3}[shape])
+    n, t, theta = measure(shape, setting, strike, rng, True, around)[:, 3:].T
+    normal = -np.stack([np.cos(strike[:, 1]), np.sin(strike[:, 1])], -1) if radius else np.array([[-1.0, 0.0]])
+    normal = turned(np.broadcast_to(normal, (len(n), 2)), around)
+    moved = n[:, None] * normal + t[:, None] * np.stack([-normal[:, 1], normal[:, 0]], -1)
+    middle = np.broadcast_to([0.0, -SETTING[setting][2].shift], (len(n), 2))  # seen from the centre of mass
+    moved = moved + turned(middle, theta) - middle
+    return np.concatenate([pose[:, :2] + turned(moved, pose[:, 2]), (pose[:, 2] + theta)[:, None]], 1)
+
+
+def serve(shape: str, setting: str, rng: np.random.Generator) -> None:
+    """Answer until nobody asks any more."""
+    settled(shape, setting)
+    send(sys.stdout.buffer, ready=np.ones(1))
+    while (asked := receive(sys.stdin.buffer)) is not None:
+        send(sys.stdout.buffer, pose=execute(shape, setting, asked["pose"], asked["strike"], asked["face"], rng))
 
 
 def control(shape: str, setting: str, strike: np.ndarray) -> np.ndarray:
@@ -230,9 +280,12 @@ def main(args: Args) -> None:
     if args.setting not in SETTINGS:
         raise ValueError(f"unknown setting {args.setting!r}; valid: {', '.join(SETTINGS)}")
     rng = np.random.default_rng([args.seed, SETTINGS.index(args.setting)])
-    strike = strikes(args.shape, args.samples, rng)
-    if args.setting in CONTROLS and args.slide:
+    if args.setting in CONTROLS and (args.slide or args.serve):
         raise ValueError(f"{args.setting} is a control, which has no slide; valid: {', '.join(SETTING)}")
+    if args.serve:
+        serve(args.shape, args.setting, rng)
+        return
+    strike = strikes(args.shape, args.samples, rng)
     if args.setting in CONTROLS:
         true = control(args.shape, args.setting, strike)
     else:

@@ -19,6 +19,7 @@ import numpy as np
 import tyro
 
 import nerd_gym  # noqa: F401  registers the ids
+from nerd_gym.backends import backends_for
 from nerd_gym.envs.throughput import env_subject, throughput_table
 from nerd_gym.registration import PACKAGED
 from nerd_gym.utils.progress import progress
@@ -66,7 +67,8 @@ class Args:
 def main(args: Args) -> None:
     sizes = (1, 512) if args.quick else (1, 64, 512, 2048)
     repeats, seconds = (2, 0.3) if args.quick else (5, 0.6)
-    grid = [(i, b, n) for i in PACKAGED for b in ("warp", "mujoco") for n in sizes]
+    had = {env_id: backends_for(spec.robot({})) for env_id, spec in PACKAGED.items()}
+    grid = [(i, b, n) for i in PACKAGED for b in ("warp", "mujoco") if b in had[i] for n in sizes]
     subjects = [env_subject(*row) for row in progress(grid, desc="set up")]
     subjects += [gymnasium_ant("sync", n) for n in sizes if n <= 64]
     subjects += [gymnasium_ant("async", n) for n in sizes if n == 64]

@@ -21,6 +21,7 @@ class EnvSpec:
     cls: str
     horizon: int
     requires: tuple[str, ...] = ()  # options without which it cannot be made
+    backend: str | None = None  # that it runs on if none is named; None: the suite's default
 
     def task_class(self) -> type[Task]:
         """The task's class."""
@@ -46,6 +47,7 @@ ENVS = {
     "NeRD/Ant-v0": EnvSpec("ant", "Ant", 500),
     "NeRD/Anymal-v0": EnvSpec("anymal", "Anymal", 1000),
     "NeRD/Franka-v0": EnvSpec("franka", "Franka", 128),
+    "NeRD/Strike-v0": EnvSpec("strike", "Strike", 20, backend="mujoco"),
     "NeRD/Robot-v0": EnvSpec("robot", "Robot", 1000, requires=("mjcf",)),
 }
 PACKAGED = {env_id: spec for env_id, spec in ENVS.items() if not spec.requires}  # those that can be made as they are

@@ -34,7 +34,7 @@ BACKENDS = {
     "mujoco": Entry(f"{__name__}.mujoco", "MujocoBackend", ("mujoco",), "MuJoCo's C engine, threaded batch"),
     "neural": Entry(f"{__name__}.neural", "NeuralBackend", ("warp",), "a learned model in place of the solver (NeRD)"),
     "hybrid": Entry(
-        f"{__name__}.hybrid", "HybridBackend", ("mujoco", "warp"), "MuJoCo's motion, learned collisions (CLASH)"
+        f"{__name__}.hybrid", "HybridBackend", ("mujoco", "warp"), "MuJoCo with learned collisions (CLASH)"
     ),
 }
 DEFAULT = "warp"

@@ -78,6 +78,16 @@ class Backend(ABC):
     def _advance(self, joint_force: Tensor) -> None:
         """Move ``q`` and ``qd`` on by one frame under finite forces [N, nj]."""
 
+    def _advance_rows(self, joint_force: Tensor, rows: Tensor, frames: int) -> None:
+        """The same for several frames, of the rows [N] bool alone, in the steps of :meth:`_advance`; a backend may
+        know a cheaper way."""
+        for _ in range(frames):
+            q, qd, _ = self.last = FrameInput(self.q.clone(), self.qd.clone(), joint_force)
+            self._advance(joint_force)
+            self.q.copy_(torch.where(rows[:, None], self.q, q))
+            self.qd.copy_(torch.where(rows[:, None], self.qd, qd))
+            self._rows_written(~rows)
+
     def _rows_written(self, mask: Tensor) -> None:
         """``q`` and ``qd`` of the masked rows were set from outside: take them over."""
 
@@ -142,8 +152,9 @@ class Backend(ABC):
         self.version += 1
         self._rows_written(mask)
 
-    def step(self, joint_force: Tensor) -> None:
-        """One frame under joint_force [N, nj], held constant.
+    def step(self, joint_force: Tensor, rows: Tensor | None = None, frames: int = 1) -> None:
+        """One frame under joint_force [N, nj], held constant; or several; or of the rows [N] bool alone, while the
+        others stay as they are.
 
         A row that is given a force that is not finite, or that leaves the stated range, stays at its last
         healthy state and is marked in ``healthy``; the other rows do not notice.
@@ -154,7 +165,10 @@ class Backend(ABC):
             finite = joint_force.isfinite().all(-1)
             joint_force = torch.where(finite[:, None], joint_force, 0.0)
         q, qd, _ = self.last = FrameInput(self.q.clone(), self.qd.clone(), joint_force)
-        self._advance(joint_force)
+        if rows is None and frames == 1:
+            self._advance(joint_force)
+        else:
+            self._advance_rows(joint_force, torch.ones_like(self.healthy) if rows is None else rows, frames)
         self.version += 1
         if finite is None and self._within(self.q, self.q_limit) and self._within(self.qd, self.qd_limit):
             if self.any_unhealthy:

@@ -1,49 +1,45 @@
-"""`hybrid`: MuJoCo's smooth motion, with collisions that were learned (collision/)."""
-
-# MuJoCo is a compiled module without stubs: the checker knows none of its names.
-# pyright: reportAttributeAccessIssue=false
+"""`hybrid`: MuJoCo's smooth motion, and collisions that were learned (CLASH)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import mujoco
+import numpy as np
 import torch
 from torch import Tensor
 
-from nerd_gym.collision.models.contact_forces import ContactForces
-from nerd_gym.collision.models.contact_model import (
-    NATIVE,
-    NONE,
-    ContactModel,
-    has_packaged_contacts,
-    load_contacts,
-    packaged_contacts,
-)
+from nerd_gym.collision.models.contact_model import ContactModel, has_packaged_contacts
+from nerd_gym.collision.scenes.robot import shape_of_robot
 from nerd_gym.robots.model import RobotModel
-from nerd_gym.utils.files import file_hash
 
 from . import DEFAULT
+from .collisions import Collisions
+from .contact_steps import ContactSteps
+from .impacts import SLIDE_STEP, Impacts
 from .mujoco import MujocoBackend
-
-BEYOND = 0.5  # of the depths and speeds of the data, where trust ends
 
 
 class HybridBackend(MujocoBackend):
-    """MuJoCo without contacts and joint limits, whose forces a learned law gives in every substep.
+    """MuJoCo, in which a learned model decides what happens when something touches.
 
-    A row that touches nothing, and none of whose joints is beyond a limit, moves as in ``mujoco`` to the bit.
-    ``info["out_of_range"]`` marks rows with a contact deeper or faster than those that the law was learned from, and
-    ``info["model_trust"]`` falls from 1 there to 0 half as far out again.
+    The scenes of ``NeRD/Strike-v0`` have a :class:`~nerd_gym.collision.CollisionModel`, which gives the outcome of a
+    collision (impacts.py). Articulated robots have a law of contact, which gives forces in every substep
+    (contact_steps.py).
+
+    ``info["out_of_range"]`` [N] bool tells which rows had, in their last collision or in the last frame, one outside
+    what the model was trained on. Of a block with ``fallback`` MuJoCo decides these; without, the model's extrapolation
+    stands. Of articulated robots ``info["model_trust"]`` falls from 1 where the data end to 0 half as far out again.
     """
 
     name = "hybrid"
     learned = True
     options = {
-        "model": "path of a model of contacts (default: the packaged one of this robot and teacher)",
-        "teacher": "backend that the packaged model was learned from (default: warp)",
-        "substeps": "physics steps in a frame (default: the robot's)",
+        "model": "path of a model of collisions or contacts (default: the packaged one of this robot and teacher)",
+        "teacher": f"articulated robots: backend that the packaged model was learned from (default: {DEFAULT})",
+        "substeps": "physics steps in a frame; of a block, where MuJoCo decides a collision (default: the robot's)",
+        "slide_step": f"a block: seconds in its physics steps, a part of a frame (default: {SLIDE_STEP})",
+        "fallback": "a block: False: the model also decides collisions out of its range (default: MuJoCo does)",
         "threads": "CPU threads (default: all)",
     }
 
@@ -54,79 +50,73 @@ class HybridBackend(MujocoBackend):
         device: torch.device | str = "cpu",
         *,
         model: str | Path | ContactModel | None = None,
-        teacher: str = DEFAULT,
+        teacher: str | None = None,
+        slide_step: float | None = None,
+        fallback: bool | None = None,
         substeps: int | None = None,
         threads: int | None = None,
     ):
-        facts: dict[str, Any] = {}
-        if isinstance(model, ContactModel):
-            self.contacts_model = model
-        else:
-            path = Path(packaged_contacts(robot, teacher) if model is None else model)
-            self.contacts_model = load_contacts(path, robot)
-            facts = {"hash": file_hash(path)}
+        shape, name = shape_of_robot(robot), robot.name
+        foreign = {"slide_step": slide_step, "fallback": fallback} if shape is None else {"teacher": teacher}
+        for option, value in foreign.items():
+            if value is not None:
+                whose = "the scenes of NeRD/Strike-v0" if shape is None else "articulated robots"
+                raise ValueError(f"{option} is {value!r}; it is an option of {whose}, and this is {name!r}")
+
+        def make(substeps: int) -> Collisions:
+            if shape is None:
+                return ContactSteps.open(robot, num_envs, substeps, model, teacher or DEFAULT, threads)
+            assert not isinstance(model, ContactModel)
+            return Impacts.open(robot, shape, num_envs, substeps, model, slide_step, fallback)
+
+        self._make_collisions, self._collisions = make, None
         super().__init__(robot, num_envs, device, substeps=substeps, threads=threads)
-        self.facts |= self.contacts_model.facts | facts
-        self.contact_forces: ContactForces | None = None
-        if self.contacts_model.acts:
-            self.contact_forces = ContactForces(robot, self.contacts_model, num_envs, self.substeps, threads)
-            self._ground_written(torch.ones(num_envs, dtype=torch.bool))
-        self._reached = torch.zeros(num_envs, device=self.device)
+        self.rows_exact = self.collisions.rows_exact
+        self.facts |= self.collisions.facts
+        self.collisions.place_ground(self.ground_point, self.ground_normal)
 
-    def _prepare(self, model: Any) -> None:
-        if self.contacts_model.law != NONE:
-            model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONTACT
-        if self.contacts_model.limits != NATIVE:
-            model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_LIMIT
-
-    def _advance(self, joint_force: Tensor) -> None:
-        forces = self.contact_forces
-        if forces is None:
-            super()._advance(joint_force)
-            return
-        self._take_force(joint_force)
-        given = self._force.clone()
-        forces.joint_force.copy_(joint_force)
-        forces.reached.zero_()
-        for _ in range(self.substeps):
-            forces.q.copy_(self._qpos)
-            forces.qd.copy_(self._qvel)
-            forces()
-            torch.add(given, forces.force, out=self._force)
-            self._batch.step(nstep=1)
-        self._force.copy_(given)
-        self._reached = forces.reached.to(self.device, copy=True)
-        self._give_state()
-
-    def info(self) -> dict[str, Tensor]:
-        trust = ((1 + BEYOND - self._reached) / BEYOND).clamp(0.0, 1.0)
-        return {"out_of_range": self._reached > 1, "model_trust": trust}
+    @property
+    def collisions(self) -> Collisions:
+        """What decides what happens where something touches."""
+        assert self._collisions is not None
+        return self._collisions
 
     @classmethod
     def simulates(cls, robot: RobotModel) -> bool:
-        return has_packaged_contacts(robot, DEFAULT)
+        return shape_of_robot(robot) is not None or has_packaged_contacts(robot, DEFAULT)
+
+    def info(self) -> dict[str, Tensor]:
+        return {name: value.to(self.device, copy=True) for name, value in self.collisions.info().items()}
+
+    def _prepare(self, model: Any) -> None:
+        self._collisions: Collisions | None = self._make_collisions(self.substeps)
+        self._collisions.prepare(model)
+
+    def _start(self) -> None:
+        super()._start()
+        self.collisions.bind(self._batch)  # again, in a fork
+
+    def _advance(self, joint_force: Tensor) -> None:
+        self._advance_rows(joint_force, torch.ones_like(self.healthy), 1)
+
+    def _step_rows(self, ids: np.ndarray, frames: int) -> None:
+        self.collisions.advance(ids, frames)
 
     def _rows_written(self, mask: Tensor) -> None:
         super()._rows_written(mask)
-        if self.contact_forces is not None:
-            self.contact_forces.forget(mask.cpu())
+        self.collisions.forget(mask.cpu())
 
     def _ground_written(self, mask: Tensor) -> None:
         super()._ground_written(mask)
-        if self.contact_forces is not None:
-            self.contact_forces.point.copy_(self.ground_point)
-            self.contact_forces.normal.copy_(self.ground_normal)
+        self.collisions.place_ground(self.ground_point, self.ground_normal)
 
     def _extra_state(self) -> dict[str, Any]:
-        own = {} if self.contact_forces is None else self.contact_forces.snapshot()
-        return super()._extra_state() | {"contacts": own}
+        return super()._extra_state() | {"collisions": self.collisions.snapshot()}
 
     def _restore_extra(self, state: dict[str, Any]) -> None:
         super()._restore_extra(state)
-        if self.contact_forces is not None:
-            self.contact_forces.restore(state["contacts"])
+        self.collisions.restore(state["collisions"])
 
     def close(self) -> None:
         super().close()
-        if self.contact_forces is not None:
-            self.contact_forces.close()
+        self.collisions.close()

@@ -77,6 +77,15 @@ class MujocoBackend(Backend):
         self._batch.step(nstep=self.substeps)
         self._give_state()
 
+    def _advance_rows(self, joint_force: Tensor, rows: Tensor, frames: int) -> None:
+        self._take_force(joint_force)
+        self._step_rows(rows.cpu().numpy().nonzero()[0].astype(np.int32), frames)
+        self._give_state()
+
+    def _step_rows(self, ids: np.ndarray, frames: int) -> None:
+        """MuJoCo's own steps of the rows with these numbers."""
+        self._batch.step(ids, nstep=frames * self.substeps)
+
     def _take_force(self, joint_force: Tensor) -> None:
         if self._process != os.getpid():  # a fork, into which threads do not come along
             rows = self._batch.state.copy()

@@ -74,8 +74,8 @@ class NeuralBackend(Backend):
         self._contacts_before: Contacts | None = None  # of the last step
         self._network_inputs: Tensor | None = None  # of the last step
 
-    def step(self, joint_force: Tensor) -> None:
-        super().step(joint_force)
+    def step(self, joint_force: Tensor, rows: Tensor | None = None, frames: int = 1) -> None:
+        super().step(joint_force, rows, frames)
         if self.min_trust:
             self.healthy = self.healthy & (self.info()["model_trust"] >= self.min_trust)
             self.any_unhealthy = True

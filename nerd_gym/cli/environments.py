@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 
 import tyro
 
-from nerd_gym.backends import DEFAULT
 from nerd_gym.utils.arguments import key_value
 
 
@@ -28,8 +27,8 @@ class Play:
 
     env_id: tyro.conf.Positional[str]
     """Environment, as `nerd-gym list` names it, e.g. NeRD/Ant-v0."""
-    backend: str = DEFAULT
-    """Physics, as `nerd-gym list` names it."""
+    backend: str | None = None
+    """Physics, as `nerd-gym list` names it; by default the environment's."""
     agent: str = "random"
     """zero, random, a policy (.safetensors, .onnx, or an rl-games .pth), module:function or file.py:function."""
     video: Path | None = None

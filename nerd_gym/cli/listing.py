@@ -19,8 +19,8 @@ def listing() -> str:
             row = f"{env_id:26s}{'-':>5s}{'-':>5s}{spec.horizon:7d}{'-':>9s}"
         else:
             task = cls(spec.robot({}), spec.config({}))
-            period = 1000 * task.frame_dt * task.frames
-            row = f"{env_id:26s}{task.obs_size:5d}{task.action_size:5d}{spec.horizon:7d}{period:9.1f}"
+            period = ("<=" if task.waits else "") + f"{1000 * task.frame_dt * task.frames:.1f}"
+            row = f"{env_id:26s}{task.obs_size:5d}{task.action_size:5d}{spec.horizon:7d}{period:>9s}"
         lines.append(f"{row}  {'; '.join(_options(cls.config_class, spec.requires)) or '-'}")
     lines += ["", f"{'backend':26s}{'installed':12s}what it is"]
     for name, entry in BACKENDS.items():

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import tyro
 
-from nerd_gym.backends import DEFAULT
 from nerd_gym.utils.arguments import MOST_THREADS, count, key_value, whole
 
 
@@ -23,8 +22,8 @@ class Train:
     """Environment, as `nerd-gym list` names it, e.g. NeRD/Ant-v0."""
     lib: str = "rl-games"
     """rl-games, sb3, rsl-rl or skrl."""
-    backend: str = DEFAULT
-    """Physics, as `nerd-gym list` names it."""
+    backend: str | None = None
+    """Physics, as `nerd-gym list` names it; by default the environment's."""
     task: str | None = None
     """The environment's task, e.g. spin; by default its first."""
     seed: int = 0
@@ -52,6 +51,7 @@ class Train:
     def run(self) -> None:
         import torch
 
+        from nerd_gym.envs.options import chosen_backend
         from nerd_gym.registration import env_spec
         from nerd_gym.rl.configs import load_config
         from nerd_gym.rl.train import FINISHED, SO_FAR, RunPlan, train
@@ -59,6 +59,7 @@ class Train:
 
         check_library(self.lib)
         spec = env_spec(self.env_id)
+        backend = chosen_backend(spec, self.backend)
         given = ({"task": self.task} if self.task else {}) | dict(map(key_value, self.option))
         chosen = asdict(spec.config(given))
         changes = self.set
@@ -70,20 +71,20 @@ class Train:
             torch.set_num_threads(self.threads)
             given["threads"] = self.threads
         name = [spec.robot(given).name, *(str(chosen[k]) for k in ("task", "control") if k in chosen)]
-        name += [self.backend, self.lib, f"seed{self.seed}"]
+        name += [backend, self.lib, f"seed{self.seed}"]
         out = self.out or Path("out/rl") / "-".join(name)
         until = count(self.until) if self.until is not None else None
         plan = RunPlan(
-            self.env_id, self.lib, self.backend, given, self.seed, run, config, self.device, self._command(), until
+            self.env_id, self.lib, backend, given, self.seed, run, config, self.device, self._command(backend), until
         )
         facts = train(plan, out)
         print(f"{facts['steps']:,} steps in {facts['wall_seconds']:.0f} s, {facts['cpu_seconds']:.0f} s of CPU")
         written = out / (SO_FAR if self.until else FINISHED)
         print(f"written: {written}; nerd-gym rl eval and nerd-gym compare judge it")
 
-    def _command(self) -> str:
+    def _command(self, backend: str) -> str:
         """The words that ask for this, without those that do not matter to the result."""
-        words = ["nerd-gym", "rl", "train", self.env_id, "--lib", self.lib, "--backend", self.backend]
+        words = ["nerd-gym", "rl", "train", self.env_id, "--lib", self.lib, "--backend", backend]
         for name, value in (("task", self.task), ("steps", self.steps), ("num-envs", self.num_envs)):
             words += [f"--{name}", str(value)] if value else []
         for name, values in (("option", self.option), ("set", self.set)):

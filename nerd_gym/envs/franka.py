@@ -73,7 +73,7 @@ class Franka(Task):
         q = self._start + rng.centred(0.125, 7)
         return q, torch.zeros_like(q)
 
-    def initial_goal(self, rng: EnvRandom) -> Tensor:
+    def initial_goal(self, rng: EnvRandom, q: Tensor) -> Tensor:
         return rng.uniform(self._low, self._high, 3)
 
     def joint_force(self, action: Tensor, state: State) -> Tensor:

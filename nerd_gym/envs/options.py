@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nerd_gym.backends import DEFAULT, backend_class, installed_backends
+from nerd_gym.registration import EnvSpec
 
 from .task import option_names
 
@@ -17,12 +18,12 @@ class UnknownOption(TypeError, ValueError):
     """
 
 
-def chosen_backend(backend: str | None, physics: str | None) -> str:
-    """The name of the backend from either keyword; without both the default."""
+def chosen_backend(spec: EnvSpec, backend: str | None, physics: str | None = None) -> str:
+    """The name of the backend from either keyword; without both the environment's default."""
     if backend is not None and physics is not None and backend != physics:
         raise ValueError(f"backend is {backend!r} and physics is {physics!r}: they mean the same, give one")
     given = physics if backend is None else backend
-    return DEFAULT if given is None else given
+    return given if given is not None else spec.backend or DEFAULT
 
 
 def split_options(task_class: type, backend: str, options: dict[str, Any]) -> tuple[dict, dict]:

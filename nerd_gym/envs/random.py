@@ -88,6 +88,6 @@ def draw_starts(task: Task, seeds: Tensor, episodes: Tensor) -> Starts:
     """The starts of episodes [N], each by its number and its row's seed alone."""
     rng = EnvRandom(seeds, episodes)
     q, qd = task.initial_state(rng)
-    goal = task.initial_goal(rng).clone() if task.goal_size else None
+    goal = task.initial_goal(rng, q).clone() if task.goal_size else None
     ground = task.initial_ground(rng, q)
     return Starts(episodes.clone(), q.clone(), qd.clone(), goal, ground and (ground[0].clone(), ground[1].clone()))

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 640, 480
 GHOST_COLOUR = (0.95, 0.5, 0.1)
 TEACHER_COLOUR = (0.15, 0.4, 0.85)
+MARK_COLOUR = (0.2, 0.65, 0.3, 0.6)
+MARK_HEIGHT = 0.0005  # m
 FLOOR = "nerd_gym_floor"
 
 
@@ -39,7 +41,7 @@ class Renderer:
         self._gl: mujoco.Renderer | None = None
         self._viewer = None
         self._camera = mujoco.MjvCamera()
-        self._camera.azimuth, self._camera.elevation = 110.0, -16.0
+        self._camera.azimuth = 110.0
         self._place_camera()
 
     def frame(
@@ -60,6 +62,8 @@ class Renderer:
             _paint(gl.scene, 0, (*colour, 1.0))
         if ghost_q is not None:
             self._add_ghost(gl.scene, ghost_q)
+        if (marks := env.task.marks(env.state)) is not None:
+            _add_marks(gl.scene, marks[row].cpu().double().numpy())
         return gl.render()
 
     def _context(self) -> mujoco.Renderer:
@@ -120,6 +124,8 @@ class Renderer:
             self._camera.lookat[:] = data.xanchor[0]
             span = np.linalg.norm(points - data.xanchor[0], axis=1, keepdims=True) + reach
             self._camera.distance = 1.7 * float(span.max())
+        given = custom_numeric(m, "camera", (self._camera.distance, -16.0, 1.0))
+        self._camera.distance, self._camera.elevation = given[:2]
 
     def _add_ghost(self, scene: mujoco.MjvScene, q: np.ndarray) -> None:
         self._ghost.qpos[:] = q
@@ -144,6 +150,16 @@ def _paint(scene: mujoco.MjvScene, first: int, rgba: tuple[float, ...]) -> None:
             geom.rgba[:] = rgba
 
 
+def _add_marks(scene: mujoco.MjvScene, marks: np.ndarray) -> None:
+    """Discs [M, 4]: centre and radius."""
+    for x, y, z, radius in marks[marks[:, 3] > 0]:
+        if scene.ngeom < scene.maxgeom:
+            kind, size = mujoco.mjtGeom.mjGEOM_CYLINDER, np.array([radius, MARK_HEIGHT, 0.0])
+            colour = np.array(MARK_COLOUR, np.float32)
+            mujoco.mjv_initGeom(scene.geoms[scene.ngeom], kind, size, np.array([x, y, z]), np.eye(3).flatten(), colour)
+            scene.ngeom += 1
+
+
 def overlay(env: NerdVectorEnv, ghost_q: Tensor, rows: int, text: str) -> np.ndarray:
     """The first rows side by side, each in blue with a ghost of `ghost_q` [N, nq] over it in orange, and a caption."""
     ghosts = ghost_q.cpu().numpy()
@@ -159,6 +175,8 @@ def build_scene(robot: RobotModel, width: int, height: int) -> mujoco.MjModel:
     spec.visual.headlight.ambient = [0.35, 0.35, 0.37]
     spec.visual.headlight.diffuse = [0.35, 0.35, 0.35]
     spec.visual.headlight.specular = [0.1, 0.1, 0.1]
+    for pair in list(spec.pairs):
+        spec.delete(pair)  # nothing collides in a picture
     for geom in list(spec.geoms):
         if geom.type == mujoco.mjtGeom.mjGEOM_PLANE:
             spec.delete(geom)  # the floor below stands in its place
@@ -185,9 +203,12 @@ def build_scene(robot: RobotModel, width: int, height: int) -> mujoco.MjModel:
         width=300,
         height=300,
     )
+    tiles = custom_numeric(robot.mj_model, "camera", (0.0, 0.0, 1.0))[2]
     textures = [""] * int(mujoco.mjtTextureRole.mjNTEXROLE)
     textures[int(mujoco.mjtTextureRole.mjTEXROLE_RGB)] = "nerd_gym_tiles"
-    spec.add_material(name="nerd_gym_tiles", textures=textures, texrepeat=[1, 1], texuniform=True, reflectance=0.08)
+    spec.add_material(
+        name="nerd_gym_tiles", textures=textures, texrepeat=[tiles, tiles], texuniform=True, reflectance=0.08
+    )
     spec.worldbody.add_light(
         pos=[1.5, -1.5, 5],
         dir=[-0.3, 0.3, -1],

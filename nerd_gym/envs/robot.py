@@ -160,7 +160,7 @@ class Robot(Task):
         q = torch.cat([self._start[:, :3].expand(n, 3), rotation, joints], -1)
         return self._set_down(q), torch.cat([rng.centred(0.1, 6), rng.centred(0.1 * self._unit, robot.nj)], -1)
 
-    def initial_goal(self, rng: EnvRandom) -> Tensor:
+    def initial_goal(self, rng: EnvRandom, q: Tensor) -> Tensor:
         return rng.centred(self._largest, 3)
 
     def _set_down(self, q: Tensor) -> Tensor:

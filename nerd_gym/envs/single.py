@@ -46,6 +46,8 @@ class NerdEnv(gymnasium.Env, EzPickle):
         )
         self.task, self.backend = self.batch.task, self.batch.backend
         self.render_mode = render_mode
+        if render_mode == "human":
+            self.batch.watch = self.render
         self.metadata = {key: self.batch.metadata[key] for key in ("render_modes", "render_fps")}
         self.observation_space = self.batch.single_observation_space
         self.action_space = self.batch.single_action_space

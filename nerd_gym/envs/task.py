@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from operator import add
@@ -76,6 +76,16 @@ class State:
         return BaseMotion(self.qd.narrow(1, 0, 3), omega, up, heading)
 
 
+class Drive(NamedTuple):
+    """A part of an action: what the backend does next."""
+
+    force: Tensor  # [N, nj], held for the frames
+    rows: Tensor | None = None  # [N] bool, those that move; None: all
+    frames: int = 1
+    place: tuple[Tensor, Tensor, Tensor] | None = None  # before that, rows [N] bool are put at q [N, nq], qd [N, nv]
+    picture: bool = False  # whether a film shows what comes of it, besides what the action ends with
+
+
 @dataclass(frozen=True)
 class TaskConfig:
     """Options of a task; subclasses add fields, and a field of type Literal lists its valid values."""
@@ -92,6 +102,7 @@ class Task(ABC):
     goal_size: int = 0
     obs_size: int
     frames: int = 1  # frames per action; the joint force is worked out anew for each
+    waits: ClassVar[bool] = False  # whether `frames` is only the longest that an action may take
 
     def __init__(self, robot: RobotModel, config: TaskConfig, device: torch.device | str = "cpu"):
         self.robot = robot
@@ -117,6 +128,11 @@ class Task(ABC):
         return self.robot.frame_dt
 
     @property
+    def picture_dt(self) -> float:
+        """Seconds between two pictures of a film."""
+        return self.frame_dt * self.frames
+
+    @property
     @abstractmethod
     def actuation(self) -> dict[str, Any]:
         """What an action of 1 means, for whoever brings a policy to a real robot: kind, scale (one number, or one per
@@ -130,8 +146,8 @@ class Task(ABC):
     def initial_state(self, rng: EnvRandom) -> tuple[Tensor, Tensor]:
         """A fresh episode for every row: q [N, nq] and qd [N, nv]."""
 
-    def initial_goal(self, rng: EnvRandom) -> Tensor:
-        """The episode's goal, [N, goal_size]."""
+    def initial_goal(self, rng: EnvRandom, q: Tensor) -> Tensor:
+        """The goal of the episode that starts at q, [N, goal_size]."""
         return torch.zeros(rng.num_envs, self.goal_size, device=self.device)
 
     def initial_ground(self, rng: EnvRandom, q: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -142,6 +158,15 @@ class Task(ABC):
     def joint_force(self, action: Tensor, state: State) -> Tensor:
         """Action [N, action_size] -> joint force [N, nj], held for a frame."""
 
+    def drive(self, action: Tensor, state: State) -> Iterator[Drive]:
+        """What an action does, part by part; `state` is the current one whenever a part is asked for.
+
+        A task whose action places something, or lasts until something rests, writes its own. Rows that a part leaves
+        out stay as they are to the bit. A row whose action is not finite gets a force that is not finite.
+        """
+        for _ in range(self.frames):
+            yield Drive(self.joint_force(action, state))
+
     @abstractmethod
     def observe(self, state: State) -> Tensor:
         """[N, obs_size], a new tensor."""
@@ -149,6 +174,18 @@ class Task(ABC):
     @abstractmethod
     def reward(self, state: State, action: Tensor, joint_force: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Reward [N] of the state after the step, and the terms it is made of."""
+
+    def next_goal(self, state: State) -> Tensor | None:
+        """[N, goal_size] after a step whose reward is known; None: an episode has one goal."""
+        return None
+
+    def refused_start(self, q: Tensor, qd: Tensor) -> tuple[Tensor, str] | None:
+        """Rows [N] bool of finite states that nobody may start from, and why; None: any will do."""
+        return None
+
+    def marks(self, state: State) -> Tensor | None:
+        """[N, M, 4]: level discs that a picture shows, such as goals: centre and radius; radius 0 hides one."""
+        return None
 
     def measures(self, state: State) -> dict[str, Tensor]:
         """[N] each: how well the task is done, in figures that have a unit, told in their names."""

@@ -31,7 +31,7 @@ def env_subject(env_id: str, backend: str, num_envs: int, threads: int | None = 
 
     for _ in range(10):
         step()
-    physics_steps = env.backend.substeps * env.task.frames
+    physics_steps = None if env.task.waits else env.backend.substeps * env.task.frames
     return Subject({"env": env_id, "engine": f"nerd_gym {backend}"}, step, num_envs, physics_steps, threads)
 
 
@@ -62,6 +62,7 @@ def throughput_table(rows: Sequence[dict[str, Any]]) -> str:
     """Rows as text."""
     lines = [f"{'environment':26s}{'engine':32s}{'N':>6s}{'env-steps/s':>14s}{'physics-steps/s':>18s}"]
     for row in rows:
-        rates = f"{row['env_steps_per_s']:14,.0f}{row['physics_steps_per_s']:18,.0f}"
+        physics = row["physics_steps_per_s"]
+        rates = f"{row['env_steps_per_s']:14,.0f}" + (f"{'-':>18s}" if physics is None else f"{physics:18,.0f}")
         lines.append(f"{row['env']:26s}{row['engine']:32s}{row['num_envs']:6d}{rates}")
     return "\n".join(lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import gymnasium
@@ -77,8 +77,9 @@ class NerdVectorEnv(VectorEnv, EzPickle):
             render_mode=render_mode,
             **options,
         )
-        backend = chosen_backend(backend, physics)
-        task_class = env_spec(env_id).task_class()
+        spec = env_spec(env_id)
+        backend = chosen_backend(spec, backend, physics)
+        task_class = spec.task_class()
         task_options, backend_options = split_options(task_class, backend, options)
         config = make_config(task_class.config_class, task_options)
         _one_of("array", array, ARRAYS)
@@ -95,7 +96,7 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         self.backend = make_backend(backend, robot, self.num_envs, self.device, **backend_options)
         self.metadata = {
             "render_modes": list(RENDER_MODES),
-            "render_fps": round(1 / (self.task.frame_dt * self.task.frames)),
+            "render_fps": round(1 / self.task.picture_dt),
             "autoreset_mode": self.autoreset_mode,
         }
         self.single_observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (self.task.obs_size,), np.float32)
@@ -113,6 +114,7 @@ class NerdVectorEnv(VectorEnv, EzPickle):
         # What the task sees: pass it to the task's functions to ask for an observation, a reward or joint forces.
         self.state = State(self.backend, torch.zeros(self.num_envs, self.task.goal_size, device=self.device))
         self._renderer = None
+        self.watch: Callable[[], Any] | None = None  # called for every picture that a film shows within a step
         nothing = torch.zeros(self.num_envs, self.task.action_size, device=self.device)
         force = torch.zeros(self.num_envs, robot.nj, device=self.device)
         self.reward_terms = tuple(self.task.reward(self.state, nothing, force)[1])
@@ -151,11 +153,15 @@ class NerdVectorEnv(VectorEnv, EzPickle):
             action = torch.where(ended[:, None], 0.0, action)
         diverged = torch.zeros_like(backend.healthy)
         any_diverged = False
-        for _ in range(task.frames):
-            force = task.joint_force(action, state)
-            backend.step(force)
+        for part in task.drive(action, state):
+            if part.place is not None:
+                backend.reset(*part.place)
+            force = part.force
+            backend.step(force, part.rows, part.frames)
             if backend.any_unhealthy:
                 any_diverged, diverged = True, diverged | ~backend.healthy
+            if part.picture and self.watch is not None:
+                self.watch()
         self._steps += 1
         reward, parts = task.reward(state, action, force)
         terms = torch.stack(tuple(parts.values()), -1)
@@ -166,6 +172,8 @@ class NerdVectorEnv(VectorEnv, EzPickle):
             reward = torch.where(diverged, 0.0, reward)
             terms = torch.where(diverged[:, None], 0.0, terms)
             terminated = terminated & ~diverged
+        if (goal := task.next_goal(state)) is not None:
+            state.goal = goal
         added = backend.info()
         if resets:
             reward = torch.where(ended, 0.0, reward)
@@ -326,6 +334,10 @@ class NerdVectorEnv(VectorEnv, EzPickle):
                 f"the state of row {row} is not a start: it must be finite, within the backend's range, and have a "
                 f"quaternion of length 1; it is q = {q[row].tolist()}, qd = {qd[row].tolist()}"
             )
+        refused = self.task.refused_start(q, qd)
+        if refused is not None and bool((wrong := mask & refused[0]).any()):
+            row = int(wrong.nonzero()[0])
+            raise ValueError(f"the state of row {row} is not a start: {refused[1]}; it is q = {q[row].tolist()}")
         return q, qd
 
     def _in(self, actions: Any) -> Tensor:

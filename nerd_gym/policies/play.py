@@ -21,7 +21,7 @@ from .agents import load_agent
 def play(
     env_id: str,
     *,
-    backend: str,
+    backend: str | None = None,
     agent: str,
     steps: int | None,
     num_envs: int = 1,
@@ -59,7 +59,7 @@ def play(
     returns, lengths, falls, diverged = [], [], 0, 0
     obs, _ = env.reset(seed=seed)
     try:
-        for _ in progress(range(steps), unit="step", desc=f"{env_id} on {backend}"):
+        for _ in progress(range(steps), unit="step", desc=f"{env_id} on {inner.backend.name}"):
             obs, _, terminated, truncated, info = env.step(player.act(obs))
             player.reset(terminated | truncated)
             if window:

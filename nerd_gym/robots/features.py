@@ -309,6 +309,13 @@ def _free_base(m: mujoco.MjModel, _: int | None) -> None:
     m.jnt_stiffness[0] = 0
 
 
+def _trees(m: mujoco.MjModel, _: int | None) -> list[str]:
+    """Joints that hang on the world beside a free base."""
+    if not (m.njnt and m.jnt_type[0] == FREE):
+        return []
+    return [_joint(m, j) for j in range(1, m.njnt) if m.body_rootid[m.jnt_bodyid[j]] != m.body_rootid[m.jnt_bodyid[0]]]
+
+
 def _tendons(m: mujoco.MjModel, _: int | None) -> list[str]:
     """Tendons that pull by themselves; one that only an actuator pulls is not used."""
     pulls = (m.tendon_stiffness != 0) | (m.tendon_damping != 0) | (m.tendon_frictionloss != 0)
@@ -373,6 +380,7 @@ ROWS = (
     Feature("nonlinear", "springs or dampers that are not linear", _nonlinear, _linear),
     Feature("motor", "armature or damping of an actuator", _motors, _zero(*MOTOR_ARRAYS)),
     Feature("base", "a free joint with damping, armature or stiffness", _base, _free_base),
+    Feature("trees", "a second moving tree beside the free base", _trees),
     Feature("flag", "physics that a flag switches off or on", _switches, _no_switches),
     Feature("other", "passive forces of an unknown kind", _other_forces),
 )

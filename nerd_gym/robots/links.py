@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .features import FREE, SLIDE
+from .features import FREE, SLIDE, refusal
 from .model import RobotModel, rotation_matrix
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ def read_links(robot: RobotModel) -> Links:
     body with several joints becomes a chain of links of which the last has its inertia. ``frames`` says for every MJCF
     body which link carries it, and how it is turned and placed in that link's frame.
     """
+    if "trees" in robot.features:
+        raise refusal(robot.path.name, {"trees": robot.features["trees"]}, "the suite's own equations of motion do")
     m = robot.mj_model
     count = m.njnt
     links: Links = {

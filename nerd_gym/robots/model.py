@@ -19,6 +19,7 @@ contact_gains      penalty contact: ke N/m, kd, kf N s/m, mu    scaled by the ro
 limit_gains        joint limit spring: N m/rad, N m s/rad       scaled by the robot's mass
 friction_law       ``coulomb`` or ``huber``                     coulomb
 floor_height       where to draw a floor if there is no ground  at the lowest point of the start pose
+camera             distance (m), elevation (degrees), tiles/m   such that the robot fills the picture; 1
 =================  ===========================================  ====================================
 """
 
@@ -148,6 +149,7 @@ class RobotModel:
         parts += [self.candidates.position, self.candidates.radius, self.contact_gains, self.limit_gains]
         if self.features:
             parts += [getattr(m, name) for name in ARRAYS] + [getattr(m.opt, name) for name in OPTIONS]
+            parts += [m.pair_solref, m.pair_solimp] if m.npair else []
         digest = hashlib.sha256(f"{self.friction_law} {self.substeps} {self.timestep:.9g}".encode())
         for part in parts:
             array = np.asarray(part)
@@ -313,8 +315,6 @@ def _refuse_unsupported(m: mujoco.MjModel, name: str) -> None:
         problems.append("ball joints")
     if FREE in types[1:]:
         problems.append("a free joint that is not the first joint")
-    if types[:1] == [FREE] and any(m.body_parentid[b] == 0 and b != 1 for b in m.jnt_bodyid[1:]):
-        problems.append("a second moving tree beside the free base")
     if m.nflex:
         problems.append("flexible bodies")
     if not len(types):

@@ -43,6 +43,18 @@ def wrap_angle(angle: Tensor) -> Tensor:
     return torch.remainder(angle + torch.pi, 2 * torch.pi) - torch.pi
 
 
+def yaw_of(quat: Tensor) -> Tensor:
+    """[..., 4] quaternions, w first -> [...]: rotation about z."""
+    w, x, y, z = quat.unbind(-1)
+    return angle_of(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
+
+
+def angle_of(sine: Tensor, cosine: Tensor) -> Tensor:
+    """As torch.atan2 of anything but two zeros; that one's last bit depends on where in a batch a row stands."""
+    turn = torch.where(cosine < 0, torch.copysign(torch.full_like(sine, torch.pi), sine), 0.0)
+    return (sine / cosine).atan() + turn
+
+
 def quat_conjugate(quat: Tensor) -> Tensor:
     """[N, 4] -> [N, 4]."""
     return torch.cat([quat[:, :1], -quat[:, 1:]], 1)

@@ -28,7 +28,7 @@ class Subject:
         label: dict[str, Any],
         step: Callable[[], Any],
         num_envs: int,
-        physics_steps: int,
+        physics_steps: int | None,  # in a step; None: it varies
         torch_threads: int | None = None,
     ):
         self.label, self.step, self.num_envs, self.physics_steps = label, step, num_envs, physics_steps
@@ -51,7 +51,7 @@ class Subject:
         return self.label | {
             "num_envs": self.num_envs,
             "env_steps_per_s": round(rate, 1),
-            "physics_steps_per_s": round(rate * self.physics_steps, 1),
+            "physics_steps_per_s": None if self.physics_steps is None else round(rate * self.physics_steps, 1),
         }
 
 

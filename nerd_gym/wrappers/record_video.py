@@ -15,6 +15,8 @@ from nerd_gym.utils.video import VideoWriter
 class RecordVideo(VectorWrapper):
     """Writes every step of row `row` to an mp4 or gif, from the first reset to :meth:`close`.
 
+    A task whose steps are long has pictures within a step, too.
+
     The file appears when it is whole: a run that is cut leaves none behind.
     """
 
@@ -24,6 +26,7 @@ class RecordVideo(VectorWrapper):
             raise ValueError(f"row is {row}; this environment has rows 0 to {env.num_envs - 1}")
         self._row, self._native = row, native(env)
         self._writer = VideoWriter(path, self._native.metadata["render_fps"])
+        self._native.watch = lambda: self._writer.add(self._frame())
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         result = self.env.reset(seed=seed, options=options)
@@ -36,6 +39,7 @@ class RecordVideo(VectorWrapper):
         return result
 
     def close(self, **kwargs: Any) -> None:
+        self._native.watch = None
         self._writer.close()
         self.env.close(**kwargs)
 

@@ -77,6 +77,22 @@ def test_masked_reset_leaves_the_rest_to_the_bit(name, robot_name):
     assert not torch.equal(free.q[mask], touched.q[mask])
 
 
+@each_pair
+def test_rows_that_are_left_out_stay_and_several_frames_are_frames_in_a_row(name, robot_name):
+    model, n = robot(robot_name), 6
+    q, qd = random_state(model, n, height=CLEAR)
+    once, thrice = (backend_at(name, model, q, qd) for _ in range(2))
+    rows, force = torch.tensor([True, False, False, True, False, True]), push(model, n)
+    thrice.step(force, rows, 3)
+    assert torch.equal(thrice.q[~rows], q[~rows]) and torch.equal(thrice.qd[~rows], qd[~rows])
+    for _ in range(3):
+        once.step(force)
+    close = {"rtol": 0, "atol": 0} if once.rows_exact else {"rtol": 1e-4, "atol": 1e-4}
+    torch.testing.assert_close(thrice.q[rows], once.q[rows], **close)
+    thrice.step(force)
+    assert not torch.equal(thrice.q[~rows], q[~rows]) and thrice.healthy.all()
+
+
 def test_a_reset_takes_double_precision_and_rounds_it():
     model, n = robot("ant"), 4
     q, qd = random_state(model, n)

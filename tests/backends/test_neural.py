@@ -21,7 +21,7 @@ from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.state import FrameInput, Motion
 from nerd_gym.utils.files import load_tensors
 from nerd_gym.utils.video import VideoWriter
-from tests.support.grid import ALL_VARIANTS, LEARNED, LEARNED_ROBOTS, robot
+from tests.support.grid import ALL_VARIANTS, GRID, PAIRS, robot
 from tests.support.recorded import published_policy
 from tests.support.states import everyone, make_vec
 
@@ -94,7 +94,7 @@ def test_pendulum_follows_its_teacher_over_any_plane():
 def motions():
     """Options with which a packaged robot moves in its own way on a learned backend: not those of reward and view."""
     for env_id, backend, options in ALL_VARIANTS:
-        if backend in LEARNED and env_id in PACKAGED:
+        if backend == "neural" and env_id in PACKAGED:
             yield env_id, backend, tuple((key, options[key]) for key in ("control", "ground") if key in options)
 
 
@@ -116,7 +116,7 @@ def test_a_thousand_steps_of_random_actions_diverge_nowhere_else(env_id, backend
 
 
 def test_every_packaged_robot_is_among_them():
-    assert {env_id for env_id, *_ in motions()} == set(PACKAGED)
+    assert {env_id for env_id, *_ in motions()} == {env_id for env_id, backend in GRID if backend == "neural"}
 
 
 def test_returns_of_a_published_policy_match_on_the_model():
@@ -155,7 +155,7 @@ def test_moving_robot_and_ground_together_changes_nothing(tmp_path):
     assert off.median() < 1e-6 and off.quantile(0.98) < 1e-4, off.max()
 
 
-@pytest.mark.parametrize("name", LEARNED_ROBOTS)
+@pytest.mark.parametrize("name", [name for backend, name in PAIRS if backend == "neural"])
 def test_packaged_models_tell_how_they_were_made_and_how_far_they_err(name):
     facts = make_backend("neural", robot(name), 1).facts
     assert facts["data_command"].startswith(f"nerd-gym generate {name} ") and facts["teacher"] == "warp"

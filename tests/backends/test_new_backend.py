@@ -35,7 +35,7 @@ def test_the_contract_suite_runs_over_a_new_row_and_passes():
     collected = run_pytest("--collect-only").stdout.splitlines()
     count = {name: sum(re.search(rf"[\[-]{name}[-\]]", line) is not None for line in collected) for name in BACKENDS}
     toys = sum(re.search(rf"[\[-]{NAME}[-\]]", line) is not None for line in collected)
-    assert toys >= count["mujoco"] > 50, count
+    assert toys >= count["warp"] > 50, count
     run = run_pytest("-k", NAME, "--durations=0")
     assert run.returncode == 0, run.stdout[-3000:]
     summary = run.stdout.strip().splitlines()[-1]

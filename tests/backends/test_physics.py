@@ -12,10 +12,17 @@ from nerd_gym.backends import backend_class, make_backend
 from nerd_gym.backends.warp import WarpBackend
 from nerd_gym.registration import PACKAGED
 from nerd_gym.robots.model import RobotModel
-from tests.support.grid import ANALYTICAL, GRID, ROBOTS, robot
+from tests.support.grid import ALL_ROBOTS, ANALYTICAL, GRID, ROBOTS, robot
 from tests.support.states import backend_at, everyone, make_vec, random_state
 
-FORCE = {"cartpole": 20.0, "pendulum_contact": 30.0, "ant": 1.0, "anymal": 0.1, "franka": 0.5}
+FORCE = {
+    "cartpole": 20.0,
+    "pendulum_contact": 30.0,
+    "ant": 1.0,
+    "anymal": 0.1,
+    "franka": 0.5,
+    "strike_semicylinder": 1.0,
+}
 FAR = 500.0
 
 
@@ -169,7 +176,7 @@ def test_a_users_robot_without_gains_rests_on_the_ground(backend_name):
     assert -0.05 < lowest < 0.03, lowest  # MuJoCo holds it at the geoms' margins
 
 
-@pytest.mark.parametrize("name", ROBOTS)
+@pytest.mark.parametrize("name", ALL_ROBOTS)
 def test_mujoco_backend_has_the_bits_of_mj_step(name):
     """200 frames of joint forces, contacts and limits included."""
     model, n = robot(name), 4

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 import subprocess
 import sys
 
@@ -23,7 +25,7 @@ def measured(path, *words):
 
 def test_the_package_does_not_know_it():
     for path in (ROOT / "nerd_gym").rglob("*.py"):
-        assert "surrogate_reality" not in path.read_text(), path
+        assert not {"surrogate_reality", "surrogate_strikes"} & set(re.findall(r"\w+", path.read_text())), path
 
 
 @pytest.mark.parametrize("shape", ["semicylinder", "triangle"])
@@ -42,6 +44,51 @@ def test_an_unknown_setting_is_named(tmp_path):
         [sys.executable, str(SCRIPT), "Z9"], capture_output=True, text=True, check=False, cwd=tmp_path
     )
     assert done.returncode and "unknown setting 'Z9'; valid: A1, A2" in done.stderr
+
+
+@pytest.fixture
+def surrogate(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    return importlib.import_module("surrogate_strikes").SurrogateReality
+
+
+@pytest.mark.parametrize(("setting", "shape"), [("A2", "semicylinder"), ("H2", "triangle")])
+def test_strikes_end_in_poses_that_do_not_depend_on_where_the_block_was(setting, shape, surrogate):
+    action = np.array([[0.1, 0.3, 0.2], [-0.2, -0.5, -0.4], [0.05, 0.8, 0.0]])
+    pose, moved = np.zeros((3, 3)), np.array([[0.4, -0.2, 1.1]] * 3)
+    ends = []
+    for start in (pose, moved):
+        with surrogate(setting, shape) as reality:
+            ends.append(reality.strike(start, action))
+    c, s = np.cos(1.1), np.sin(1.1)
+    expected = ends[0][:, :2] @ np.array([[c, s], [-s, c]]) + moved[:, :2]
+    np.testing.assert_allclose(ends[1][:, :2], expected, atol=1e-9)
+    np.testing.assert_allclose(ends[1][:, 2], ends[0][:, 2] + 1.1, atol=1e-9)
+    travelled = np.linalg.norm(ends[0][:, :2], axis=1)
+    assert (travelled > 0.001).all() and travelled[2] > 2 * travelled[1] and (travelled < 1).all()
+    assert (ends[0][:, 0] < 0).all()  # away from the struck side, which is at +x
+
+
+def test_strikes_on_other_faces_are_those_of_a_turned_block(surrogate):
+    turn = 2 * np.pi / 4
+    with surrogate("B1", "square") as first, surrogate("B1", "square") as second:
+        end = first.strike(np.array([[0.0, 0.0, 0.0]]), np.array([[0.5 + 0.1, 0.0, 0.3]]))  # the face towards +y
+        same = second.strike(np.array([[0.0, 0.0, turn]]), np.array([[0.1, 0.0, 0.3]]))
+    np.testing.assert_allclose(end[0, :2], same[0, :2], atol=1e-4)
+    assert end[0, 1] < -0.01 and end[0, 2] + turn == pytest.approx(same[0, 2], abs=0.01)
+
+
+def test_wrong_strikes_are_named(surrogate):
+    with pytest.raises(RuntimeError, match="N1 is a control, which has no slide"):
+        surrogate("N1")
+    with pytest.raises(ValueError, match="unknown shape 'ball'"):
+        surrogate("A1", "ball")
+    with surrogate("A1") as reality:
+        with pytest.raises(ValueError, match=r"pose has shape \(2, 3\) and action \(1, 3\); both must be \[N, 3\]"):
+            reality.strike(np.zeros((2, 3)), np.zeros((1, 3)))
+        with pytest.raises(ValueError, match="action has a number that is not finite in row 1"):
+            reality.strike(np.zeros((2, 3)), np.array([[0, 0, 0], [0, np.nan, 0]]))
+        assert reality.strike(np.zeros((0, 3)), np.zeros((0, 3))).shape == (0, 3)
 
 
 @pytest.mark.slow

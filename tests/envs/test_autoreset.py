@@ -6,7 +6,6 @@ import pytest
 import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from nerd_gym.registration import PACKAGED
 from tests.support.device import away_from_the_host
 from tests.support.grid import GRID
 from tests.support.states import make_vec
@@ -76,12 +75,12 @@ def test_episodes_have_the_bits_of_same_step(env_id, backend):
             ended = done
         episodes[mode] = rows
     for same, following in zip(episodes["SameStep"], episodes["NextStep"], strict=True):
-        assert len(same) > len(following) > 30
+        assert len(same) > len(following) >= 20  # Strike has episodes of one step
         for a, b in zip(same, following, strict=False):
             assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-@pytest.mark.parametrize("backend", sorted({backend for _, backend in GRID}))
+@pytest.mark.parametrize("backend", [backend for env_id, backend in GRID if env_id == "NeRD/Cartpole-v0"])
 def test_reset_forgets_and_a_snapshot_remembers_the_rows_to_be_reset(backend):
     env = staggered("NeRD/Cartpole-v0", backend, autoreset_mode=AutoresetMode.NEXT_STEP)
     action = torch.zeros(env.action_space.shape)
@@ -119,7 +118,7 @@ def test_a_row_that_diverged_is_reported_once_and_then_reset():
     assert truncated.tolist() == info["diverged"].tolist() == [False, False, True, False]
 
 
-@pytest.mark.parametrize("env_id", PACKAGED)
+@pytest.mark.parametrize("env_id", [env_id for env_id, backend in GRID if backend == "warp"])
 def test_numbers_are_the_same_on_an_accelerator_and_nothing_waits_for_the_host(env_id):
     here, away = (staggered(env_id, "warp", autoreset_mode="NextStep") for _ in range(2))
     away.backend.host_checks = False  # as on an accelerator

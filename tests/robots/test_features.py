@@ -12,7 +12,8 @@ import torch
 from nerd_gym import RobotModel, make_backend
 from nerd_gym.backends import backends_for
 from nerd_gym.robots.features import FEATURES, UnsupportedRobot
-from tests.support.grid import ROBOTS, ROOT, robot
+from nerd_gym.robots.links import read_links
+from tests.support.grid import ALL_ROBOTS, ROBOTS, ROOT, robot
 from tests.support.mjcf_probes import BASE
 from tests.support.mjcf_verdicts import BY_WARP, OWN_LAW, REFUSED, SIMULATED, table, verdicts
 
@@ -53,8 +54,8 @@ def test_every_attribute_of_the_schema_has_an_answer(found):
 
 def test_every_feature_is_met_by_an_attribute(found):
     met = {name for verdict in found.values() for name in verdict.ignore.split()}
-    # A free joint has no such attributes by its short name; the last is for what is not known yet.
-    assert met | {"plugin", "base", "other"} == set(FEATURES)
+    # A free joint has no such attributes by its short name; a tree is none; the last is for what is not known yet.
+    assert met | {"plugin", "base", "trees", "other"} == set(FEATURES)
 
 
 def test_the_guide_has_the_table(found):
@@ -62,9 +63,22 @@ def test_the_guide_has_the_table(found):
     assert told and after.partition("<!-- end -->")[0] == table(found), "python -m tests.robots.test_features writes it"
 
 
-@pytest.mark.parametrize("name", ROBOTS)
-def test_packaged_robots_have_no_features(name):
-    assert robot(name).features == {} and robot(name).ignored == ()
+def test_packaged_robots_have_no_features_but_the_one_of_strike():
+    assert set(ALL_ROBOTS) - set(ROBOTS) == {"strike_semicylinder"}
+    assert set(robot("strike_semicylinder").features) == {"gravcomp", "pair", "trees"}
+    assert all(robot(name).ignored == () for name in ALL_ROBOTS)
+
+
+def test_a_second_tree_beside_a_free_base_is_for_mujoco_alone(write):
+    tree = '<body name="ball" pos="0 0 3"><joint name="drop" type="slide" axis="0 0 1"/>'
+    tree += '<geom size="0.1" contype="0" conaffinity="0"/></body>'
+    model = write(BASE.replace("</worldbody>", tree + "</worldbody>"))
+    assert model.features == {"trees": ["joint 'drop'"]} and backends_for(model) == ("mujoco",)
+    backend = make_backend("mujoco", model, 1)
+    backend.step(torch.zeros(1, model.nj))
+    assert backend.qd[0, -1].item() == pytest.approx(-9.81 * model.frame_dt, rel=1e-5)
+    with pytest.raises(UnsupportedRobot, match="a second moving tree beside the free base"):
+        read_links(model)
 
 
 def test_refusal_names_everything_at_once_and_what_to_do(write):

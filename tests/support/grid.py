@@ -22,15 +22,15 @@ def robot(name: str) -> RobotModel:
     return RobotModel.from_mjcf(CRITTER) if name == "critter" else RobotModel.named(name)
 
 
-ROBOTS = tuple(spec.robot_name for spec in PACKAGED.values())
+ALL_ROBOTS = tuple(spec.robot_name for spec in PACKAGED.values())
+ROBOTS = tuple(name for name in ALL_ROBOTS if not robot(name).features)  # of which every part of the suite knows all
 LEGGED = tuple(name for name in ROBOTS if robot(name).free_base)
 FIXED = tuple(name for name in ROBOTS if not robot(name).free_base)
 BACKEND_NAMES = installed_backends()
 ANALYTICAL = tuple(name for name in BACKEND_NAMES if not backend_class(name).learned)
 LEARNED = tuple(name for name in BACKEND_NAMES if backend_class(name).learned)
-PAIRS = [(backend, name) for backend in BACKEND_NAMES for name in ROBOTS if backend in backends_for(robot(name))]
+PAIRS = [(backend, name) for backend in BACKEND_NAMES for name in ALL_ROBOTS if backend in backends_for(robot(name))]
 LEARNED_PAIRS = [(backend, name) for backend, name in PAIRS if backend in LEARNED]
-LEARNED_ROBOTS = tuple(dict.fromkeys(name for _, name in LEARNED_PAIRS))  # those with a packaged model
 GRID = [(env_id, backend) for env_id, spec in PACKAGED.items() for backend in backends_for(spec.robot({}))]
 
 
@@ -49,6 +49,12 @@ def choices(spec: EnvSpec) -> list[dict[str, Any]]:
 
 VARIANTS = {env_id: choices(spec) for env_id, spec in PACKAGED.items()}
 VARIANTS["NeRD/PendulumContact-v0"] = [{"ground": 2}, {"ground": "random"}]
+VARIANTS["NeRD/Strike-v0"] = [
+    {"task": "single", "shape": "semicylinder"},
+    {"task": "single", "shape": "triangle"},
+    {"task": "route", "shape": "square", "route": "random"},
+    {"task": "route", "shape": "semicylinder", "route": 3},
+]
 OWN_VARIANTS = [{"mjcf": str(CRITTER), "task": t, "control": c} for t, c in (("stand", "position"), ("track", "force"))]
 ALL_VARIANTS = [(env_id, backend, options) for env_id, backend in GRID for options in VARIANTS[env_id]]
 ALL_VARIANTS += [

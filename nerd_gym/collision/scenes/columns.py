@@ -12,6 +12,8 @@ from .shapes import Shape
 STRIKE = ("speed", "point", "direction")
 PARAMETERS = ("mu_striker", "mu_table", "zeta_striker", "zeta_table")
 COLUMNS = STRIKE + PARAMETERS
+# Of the packaged scenes. A damping ratio of 1 is also where the depth of the block at rest is measured.
+NOMINAL: dict[str, float] = {"mu_striker": 0.3, "mu_table": 0.4, "zeta_striker": 0.4, "zeta_table": 1.0}
 # Perturbed simulators differ in more than MuJoCo's parameters of a contact.
 WIDE = (*COLUMNS, "time_constant", "torsion", "elliptic")
 VELOCITY = ("vn", "vt", "omega")

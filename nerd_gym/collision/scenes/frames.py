@@ -12,6 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from nerd_gym.robots.rotations import angle_of
+
 from .shapes import STRIKER_RADIUS, Shape
 
 
@@ -63,15 +65,15 @@ def from_world(
     away = rotate(striker - block, -yaw)
     if shape.radius:
         face = torch.zeros_like(yaw)
-        point = torch.atan2(away[:, 1], away[:, 0] - shape.side)
+        point = angle_of(away[:, 1], away[:, 0] - shape.side)
     else:
         sector = 2 * math.pi / shape.faces
-        face = (torch.atan2(away[:, 1], away[:, 0]) / sector).round() % shape.faces
+        face = (angle_of(away[:, 1], away[:, 0]) / sector).round() % shape.faces
         point = rotate(away, -face_angle(shape, face))[:, 1]
     normal = rotate(shape.normal(point), yaw + face_angle(shape, face))
     speed = velocity.norm(dim=-1)
     cross = normal[:, 0] * velocity[:, 1] - normal[:, 1] * velocity[:, 0]
-    direction = torch.atan2(cross, (normal * velocity).sum(-1))
+    direction = angle_of(cross, (normal * velocity).sum(-1))
     return torch.stack([speed, point, direction], -1), face, normal
 
 

@@ -61,12 +61,29 @@ class Shape:
         return torch.stack([torch.full_like(point, -1.0), torch.zeros_like(point)], -1)
 
     def striker_gap(self, block: Tensor, yaw: Tensor, striker: Tensor) -> Tensor:
-        """[N]: distance (m) from the striker's surface to the struck side; block and striker [N, 2], yaw [N]."""
-        axis = torch.stack([yaw.cos(), yaw.sin()], -1)
-        away = striker - block
-        if self.radius:
-            return (away - self.side * axis).norm(dim=-1) - self.radius - STRIKER_RADIUS
-        return (away * axis).sum(-1) - self.side - STRIKER_RADIUS
+        """[N]: distance (m) from the striker's surface to the block's; block and striker [N, 2], yaw [N].
+
+        Within the block it is minus the shortest way out."""
+        away, c, s = striker - block, yaw.cos(), yaw.sin()
+        x, y = c * away[:, 0] + s * away[:, 1], c * away[:, 1] - s * away[:, 0]
+        return (self._half_disc(x, y) if self.radius else self._polygon(x, y)) - STRIKER_RADIUS
+
+    def _half_disc(self, x: Tensor, y: Tensor) -> Tensor:
+        """[N]: distance from the outline, of points in the block's frame."""
+        x = x - self.side
+        arc = (x.square() + y.square()).sqrt() - self.radius
+        behind = (x.square() + (y.abs() - self.radius).clamp(min=0).square()).sqrt()
+        return torch.where(x < 0, behind, torch.where(arc < 0, torch.maximum(arc, -x), arc))
+
+    def _polygon(self, x: Tensor, y: Tensor) -> Tensor:
+        """[N]: the same for equal faces at equal distances."""
+        angles = 2 * math.pi / self.faces * torch.arange(self.faces, dtype=x.dtype, device=x.device)[:, None]
+        out = angles.cos() * x + angles.sin() * y - self.side
+        half = math.hypot(*self.outline[0]) ** 2 - self.side**2
+        beyond = ((angles.cos() * y - angles.sin() * x).abs() - math.sqrt(half)).clamp(min=0)
+        nearest = (out.square() + beyond.square()).sqrt().amin(0)
+        depth = out.amax(0)
+        return torch.where(depth < 0, depth, nearest)
 
 
 def _semicylinder(radius: float = 0.05) -> Shape:

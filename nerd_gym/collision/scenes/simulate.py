@@ -33,7 +33,7 @@ class CollisionSimulator:
         self._model = scene_model(shape)
         # MuJoCo sorts pairs, so the striker's is found by its name.
         self._strike = np.arange(self._model.npair) == self._model.pair("strike").id
-        self._rest = _rest(self._model)
+        self._rest = rest_difference(self._model)
         self._batch = Batch(self._model, size, nthread=self.threads)
 
     def __call__(self, pre: np.ndarray, gap: float | np.ndarray = 0.0) -> np.ndarray:
@@ -123,7 +123,7 @@ def yaw_of(quat: np.ndarray) -> np.ndarray:
     return np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
 
 
-def _rest(model: mujoco.MjModel) -> np.ndarray:
+def rest_difference(model: mujoco.MjModel) -> np.ndarray:
     """[7]: how the pose at rest differs from qpos0 at a damping ratio of 1; it scales with the ratio squared."""
     data = mujoco.MjData(model)
     data.qpos[7] = 1.0  # the striker is far away

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nerd_gym.backends.contact_steps import ContactSteps
 from nerd_gym.backends.hybrid import HybridBackend
 from nerd_gym.collision.models.contact_model import (
     CONSTRAINT,
@@ -198,16 +199,18 @@ class HybridFrames:
             self.__exit__()
             self._backend = HybridBackend(self._robot, rows, model=self._model)
         backend = self._backend
-        if backend.contact_forces is not None and gains:
-            backend.contact_forces.set_gains(*gains)
+        steps = backend.collisions
+        assert isinstance(steps, ContactSteps)
+        if steps.forces is not None and gains:
+            steps.forces.set_gains(*gains)
         backend.reset(
             torch.ones(rows, dtype=torch.bool),
             frames["q"],
             frames["qd"],
             (frames["ground_point"], frames["ground_normal"]),
         )
-        if self._settled and backend.contact_forces is not None:
-            backend.contact_forces.settle(frames["q"], frames["qd"], frames["force"], SETTLING)
+        if self._settled and steps.forces is not None:
+            steps.forces.settle(frames["q"], frames["qd"], frames["force"], SETTLING)
         backend.step(frames["force"])
         if self._counted is not None:
             self._counted()
