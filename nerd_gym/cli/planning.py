@@ -32,7 +32,8 @@ class Plan:
     candidates: int = 256
     """Plans that are tried in an iteration, as one batch."""
     knots: int | None = None
-    """Actions that are searched for, with straight lines between them; by default five, or a tenth of a long plan."""
+    """Actions that are searched for, with straight lines between them; by default five, or one
+    for every six of a long plan."""
     sigma: float = 0.5
     """Standard deviation of the first candidates, for actions from -1 to 1."""
     seed: int = 0

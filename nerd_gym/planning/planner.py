@@ -38,7 +38,7 @@ class PlanConfig:
     iterations: int = 30
     """How often the search proposes candidates and is told their values."""
     knots: int | None = None
-    """Actions that are searched for, with straight lines between them; None for five, or a tenth of a long plan."""
+    """Actions that are searched for, with straight lines between them; None for five, or one for every six."""
     sigma: float = 0.5
     """Standard deviation of the first candidates, for actions from -1 to 1."""
     seed: int = 0
@@ -145,7 +145,7 @@ def _search(batch: NerdVectorEnv, start: dict[str, Any], config: PlanConfig, obj
             score = outcome.score.cpu()
             ranked = score.isfinite()
             if not bool(ranked.any()):
-                raise ValueError(f"no candidate of {config.candidates} has a finite value: all of them diverged")
+                raise ValueError(f"no candidate of {config.candidates} has a finite value, or all of them diverged")
             top = int(score.argmax())
             if best is None or float(score[top]) > best[0]:
                 best = float(score[top]), actions[:, top].clone(), outcome, top

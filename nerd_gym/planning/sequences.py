@@ -13,8 +13,8 @@ def interpolation(horizon: int, knots: int) -> Tensor:
 
 
 def default_knots(horizon: int) -> int:
-    """Five, and one for every ten steps of a long plan: docs/results/planning.md has what other numbers do."""
-    return min(horizon, max(5, -(-horizon // 10)))
+    """Five, and one for every six steps of a long plan: docs/results/planning.md has what other numbers do."""
+    return min(horizon, max(5, -(-horizon // 6)))
 
 
 def sequences(points: Tensor, horizon: int, action_size: int) -> Tensor:

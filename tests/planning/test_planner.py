@@ -151,7 +151,16 @@ def test_a_diverged_candidate_is_ranked_last():
     outcome = Outcome(value, torch.ones(4), no, torch.tensor([False, True, False, False]), None)
     assert outcome.score.tolist() == [1.0, -torch.inf, -torch.inf, 2.0]
     with pytest.raises(ValueError, match="no candidate of 8 has a finite value"):
-        plan("NeRD/Ant-v0", "neural", horizon=40, options={"min_trust": 1.0}, **SMALL)
+        plan(CARTPOLE, "warp", objective=lambda state: torch.nan * state.q[:, 0], **SMALL)
+
+
+def test_a_candidate_that_is_given_up_is_not_the_best():
+    """Rows with little trust are given up, as those that diverge are."""
+    given = {"horizon": 10, "method": "random", "options": {"min_trust": 0.9}}
+    found = plan("NeRD/Ant-v0", "neural", candidates=32, iterations=4, knots=5, **given)
+    given_up = sum(iteration.diverged for iteration in found.history)
+    assert 0 < given_up < 32 * 4 and found.values.isnan().sum() == given_up
+    assert found.trust >= 0.9 and found.steps == 10 and found.value == found.values.nan_to_num(-torch.inf).max()
 
 
 def test_the_last_state_may_be_the_objective():

@@ -58,4 +58,4 @@ def test_knots_are_met_and_joined_by_straight_lines():
 
 
 def test_default_knots_are_at_most_the_horizon():
-    assert [default_knots(horizon) for horizon in (1, 4, 20, 60, 120)] == [1, 4, 5, 6, 12]
+    assert [default_knots(horizon) for horizon in (1, 4, 20, 60, 120)] == [1, 4, 5, 10, 20]
