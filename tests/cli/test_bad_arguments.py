@@ -127,6 +127,7 @@ OPTIONS = {
     "export": {"--activation": ("x",), "--onnx": ("made.txt", "folder", *(f"{p}.onnx" for p in NO_PATHS))},
     "rl train": {
         "--lib": ("x", ""),
+        "--algo": ("x", "", "sac"),  # rl-games is run with PPO alone
         "--backend": ("bullet", ""),
         "--task": ("fly",),
         "--seed": NO_SEEDS,
