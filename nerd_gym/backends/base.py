@@ -92,10 +92,15 @@ class Backend(ABC):
         """Put back what :meth:`_extra_state` gave."""
 
     def _extra_rows(self, state: dict[str, Any], rows: Tensor) -> dict[str, Any]:
-        """Those rows of what :meth:`_extra_state` gave, whose values are arrays or tensors [N, ...] unless a backend
-        says otherwise."""
-        host = rows.cpu().numpy()
-        return {name: value[rows] if isinstance(value, Tensor) else value[host] for name, value in state.items()}
+        """Those rows of what :meth:`_extra_state` gave, whose values are arrays or tensors [N, ...], or dicts of them,
+        unless a backend says otherwise."""
+
+        def chosen(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {name: chosen(part) for name, part in value.items()}
+            return value[rows if isinstance(value, Tensor) else rows.cpu().numpy()]
+
+        return chosen(state)
 
     def _distances(self) -> Tensor | None:
         """[N, C] of the candidates at the current state, if the backend finds them faster than kinematics in torch."""
