@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from collision_tables import COLLISION_TABLES
+from planning_tables import PLANNING_TABLES
 from results_json import RESULTS, ROOT, load, modern, packaged_models
 
 GROUPS = ("linear", "angular", "joints")
@@ -464,4 +465,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "published": published,
     "drift": drift,
     **COLLISION_TABLES,
+    **PLANNING_TABLES,
 }

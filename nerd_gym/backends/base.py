@@ -101,6 +101,17 @@ class Backend(ABC):
     def _restore_extra(self, state: dict[str, Any]) -> None:
         """Put back what :meth:`_extra_state` gave."""
 
+    def _extra_rows(self, state: dict[str, Any], rows: Tensor) -> dict[str, Any]:
+        """Those rows of what :meth:`_extra_state` gave, whose values are arrays or tensors [N, ...], or dicts of them,
+        unless a backend says otherwise."""
+
+        def chosen(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {name: chosen(part) for name, part in value.items()}
+            return value[rows if isinstance(value, Tensor) else rows.cpu().numpy()]
+
+        return chosen(state)
+
     def _distances(self) -> Tensor | None:
         """[N, C] of the candidates at the current state, if the backend finds them faster than kinematics in torch."""
         return None
@@ -254,6 +265,11 @@ class Backend(ABC):
         if moved:
             self._ground_written(everyone)
         self._restore_extra(snapshot["extra"])
+
+    def select_rows(self, snapshot: dict[str, Any], rows: Tensor) -> dict[str, Any]:
+        """A snapshot of this batch as one for a batch of len(rows): its row i is row rows[i] of this one."""
+        fields = {name: value[rows] for name, value in snapshot.items() if name != "extra"}
+        return fields | {"extra": self._extra_rows(snapshot["extra"], rows)}
 
     def close(self) -> None:
         """Give back threads and memory."""

@@ -125,5 +125,8 @@ class NeuralBackend(Backend):
         if self.history is not None:
             self.history.restore(state)
 
+    def _extra_rows(self, state: dict[str, Any], rows: Tensor) -> dict[str, Any]:
+        return {} if self.history is None else self.history.select_rows(state, rows)
+
     def close(self) -> None:
         self.model.close()

@@ -12,12 +12,13 @@ from .collision import Collision
 from .compare import Compare, Demo
 from .dynamics import Evaluate, Generate, Train
 from .environments import Bench, List, Play
+from .planning import Plan
 from .policies import Export
 from .rl import Rl
 
 GO_ON = ("generate", "train", "rl", "collision")  # commands that go on where they were stopped
 
-COMMANDS = (List, Play, Compare, Bench, Demo, Generate, Train, Evaluate, Export, Rl, Collision)
+COMMANDS = (List, Play, Compare, Bench, Demo, Generate, Train, Evaluate, Export, Rl, Plan, Collision)
 
 
 def main(args: list[str] | None = None) -> int:

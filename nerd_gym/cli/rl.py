@@ -22,6 +22,8 @@ class Train:
     """Environment, as `nerd-gym list` names it, e.g. NeRD/Ant-v0."""
     lib: str = "rl-games"
     """rl-games, sb3, rsl-rl or skrl."""
+    algo: str = "ppo"
+    """ppo, or sac with sb3."""
     backend: str | None = None
     """Physics, as `nerd-gym list` names it; by default the environment's."""
     task: str | None = None
@@ -55,9 +57,9 @@ class Train:
         from nerd_gym.registration import env_spec
         from nerd_gym.rl.configs import load_config
         from nerd_gym.rl.train import FINISHED, SO_FAR, RunPlan, train
-        from nerd_gym.rl.trainer import check_library
+        from nerd_gym.rl.trainer import DEFAULT_ALGO, check_library
 
-        check_library(self.lib)
+        check_library(self.lib, self.algo)
         spec = env_spec(self.env_id)
         backend = chosen_backend(spec, self.backend)
         given = ({"task": self.task} if self.task else {}) | dict(map(key_value, self.option))
@@ -65,17 +67,27 @@ class Train:
         changes = self.set
         changes += (f"run.steps={count(self.steps)}",) if self.steps is not None else ()
         changes += (f"run.num_envs={self.num_envs}",) if self.num_envs is not None else ()
-        run, config = load_config(self.lib, self.env_id, chosen, self.config, changes)
+        run, config = load_config(self.lib, self.env_id, chosen, self.config, changes, self.algo)
         if self.threads is not None:
             whole("threads", self.threads, MOST_THREADS)
             torch.set_num_threads(self.threads)
             given["threads"] = self.threads
         name = [spec.robot(given).name, *(str(chosen[k]) for k in ("task", "control") if k in chosen)]
-        name += [backend, self.lib, f"seed{self.seed}"]
+        name += [backend, self.lib, *([] if self.algo == DEFAULT_ALGO else [self.algo]), f"seed{self.seed}"]
         out = self.out or Path("out/rl") / "-".join(name)
         until = count(self.until) if self.until is not None else None
         plan = RunPlan(
-            self.env_id, self.lib, backend, given, self.seed, run, config, self.device, self._command(backend), until
+            self.env_id,
+            self.lib,
+            backend,
+            given,
+            self.seed,
+            run,
+            config,
+            self.device,
+            self._command(backend),
+            until,
+            self.algo,
         )
         facts = train(plan, out)
         print(f"{facts['steps']:,} steps in {facts['wall_seconds']:.0f} s, {facts['cpu_seconds']:.0f} s of CPU")
@@ -84,7 +96,9 @@ class Train:
 
     def _command(self, backend: str) -> str:
         """The words that ask for this, without those that do not matter to the result."""
-        words = ["nerd-gym", "rl", "train", self.env_id, "--lib", self.lib, "--backend", backend]
+        words = ["nerd-gym", "rl", "train", self.env_id, "--lib", self.lib]
+        words += ["--algo", self.algo] if self.algo != "ppo" else []
+        words += ["--backend", backend]
         for name, value in (("task", self.task), ("steps", self.steps), ("num-envs", self.num_envs)):
             words += [f"--{name}", str(value)] if value else []
         for name, values in (("option", self.option), ("set", self.set)):

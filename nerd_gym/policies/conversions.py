@@ -32,9 +32,12 @@ VALID = ", ".join(["Linear", *(kind.__name__ for kind in ACTIVATIONS.values())])
 def from_sb3(model: Any, vec_normalize: Any = None, facts: Facts | None = None) -> Policy:
     """An actor of Stable-Baselines3, with the statistics of a VecNormalize."""
     policies = require("stable_baselines3.common.policies", extra="sb3")
+    sac = require("stable_baselines3.sac.policies", extra="sb3")
     actor = model.policy
-    if not isinstance(actor, policies.ActorCriticPolicy) or hasattr(actor, "lstm_actor"):
-        raise ValueError(f"cannot convert a {type(actor).__name__}; valid: ActorCriticPolicy, as PPO and A2C have it")
+    squashed = isinstance(actor, sac.SACPolicy)
+    if not (squashed or isinstance(actor, policies.ActorCriticPolicy)) or hasattr(actor, "lstm_actor"):
+        valid = "ActorCriticPolicy, as PPO and A2C have it, SACPolicy"
+        raise ValueError(f"cannot convert a {type(actor).__name__}; valid: {valid}")
     size = _size(model.observation_space, model.action_space)
     vec_normalize = vec_normalize or model.get_vec_normalize_env()
     normaliser = _identity(size)
@@ -42,9 +45,14 @@ def from_sb3(model: Any, vec_normalize: Any = None, facts: Facts | None = None) 
         mean, var = (torch.as_tensor(np.array(x)) for x in (vec_normalize.obs_rms.mean, vec_normalize.obs_rms.var))
         normaliser = mean, torch.sqrt(var + vec_normalize.epsilon), vec_normalize.clip_obs
     # The statistics are the environment's: the actor itself sees normalised observations.
-    network = _follow(actor, lambda obs: actor._predict(obs, deterministic=True), _identity(size), actor.device)
-    known = {"library": "stable-baselines3", "steps": model.num_timesteps, "seed": model.seed}
-    return Policy(*normaliser[:2], *network, normaliser[2], known | (facts or {}))
+    actor = actor.actor if squashed else actor  # SAC's has critics beside it
+
+    def act(obs: Tensor) -> Tensor:
+        return actor.get_action_dist_params(obs)[0] if squashed else actor._predict(obs, deterministic=True)
+
+    network = _follow(actor, act, _identity(size), actor.device)
+    known = {"library": "stable-baselines3", "steps": model.num_timesteps, "seed": model.seed} | (facts or {})
+    return Policy(*normaliser[:2], *network, normaliser[2], known, output="tanh" if squashed else "clip")
 
 
 def from_rl_games(agent: Any, facts: Facts | None = None) -> Policy:

@@ -189,7 +189,10 @@ def onnx_model(policy: Policy) -> Any:
         elif k:
             x = node({"tanh": "Tanh", "relu": "Relu", "elu": "Elu"}[policy.activation], x)
         x = node("Gemm", x, constant(f"weight_{k}", weight), constant(f"bias_{k}", bias), transB=1)
-    node("Clip", x, constant("action_min", -1.0), constant("action_max", 1.0), name="actions")
+    if policy.output == "tanh":
+        node("Tanh", x, name="actions")
+    else:
+        node("Clip", x, constant("action_min", -1.0), constant("action_max", 1.0), name="actions")
     sizes = () if policy.memory is None else (policy.memory.rnn.num_layers, "batch", policy.memory.units)
     inputs = [value("obs", "batch", policy.obs_size), *(value(name, *sizes) for name in state)]
     outputs = [value("actions", "batch", policy.action_size), *(value(f"{name}_out", *sizes) for name in state)]

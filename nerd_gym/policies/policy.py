@@ -20,6 +20,7 @@ from nerd_gym.dynamics.models.checkpoint import current_kind
 from nerd_gym.utils.files import check_facts, check_numbers, load_tensors, save_tensors, strip_prefix
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}
+OUTPUTS = ("clip", "tanh")  # how the last layer's output becomes an action
 Layers = list[tuple[Tensor, Tensor]]  # weight [out, in] and bias [out]
 MOST_INPUTS, LARGEST_OBSERVATION, LARGEST_BOUND = 100_000, 1e6, 1e30
 
@@ -58,6 +59,8 @@ class Memory(nn.Module):
 class Policy(nn.Module):
     """action = clip(MLP(clip((obs - mean) / std, -c, c)), -1, 1), always the same for the same observation.
 
+    With output "tanh", tanh stands in place of the outer clip: the mode of a squashed Gaussian, as SAC has it.
+
     With a memory, a recurrent layer stands before the MLP, which sees its output, and the normalised observation
     beside it if the first layer has room for both. Then the action depends on the observations since :meth:`reset`.
 
@@ -68,6 +71,7 @@ class Policy(nn.Module):
         clip: c; None for no limit.
         facts: what is known of the policy (environment, library, steps, seed, ...), kept with it in files.
         memory: tensors of a :class:`Memory`; None for none.
+        output: one of ``OUTPUTS``.
     """
 
     mean: Tensor
@@ -82,8 +86,11 @@ class Policy(nn.Module):
         clip: float | None = 5.0,
         facts: dict[str, Any] | None = None,
         memory: dict[str, Tensor] | None = None,
+        output: str = "clip",
     ):
         super().__init__()
+        if output not in OUTPUTS:
+            raise ValueError(f"unknown output {output!r}; valid: {', '.join(OUTPUTS)}")
         if activation not in ACTIVATIONS:
             raise ValueError(f"unknown activation {activation!r}; valid: {', '.join(ACTIVATIONS)}")
         if mean.dim() != 1 or std.dim() != 1 or not 0 < len(mean) <= MOST_INPUTS:
@@ -99,7 +106,7 @@ class Policy(nn.Module):
             raise ValueError(f"layers {shapes} do not follow one another from {' or '.join(map(str, sorted(inputs)))}")
         if len(std) != len(mean) or (self.memory and self.memory.rnn.input_size != len(mean)):
             raise ValueError(f"mean has {len(mean)} entries; std or memory has another number of them")
-        self.activation, self.clip = activation, None if clip is None else float(clip)
+        self.activation, self.clip, self.output = activation, None if clip is None else float(clip), output
         self.facts = dict(facts or {})
         # Whether the network sees the observation beside what the memory says.
         self.concat = self.memory is not None and shapes[0][1] > self.memory.units
@@ -136,7 +143,8 @@ class Policy(nn.Module):
         if obs.shape[-1] != self.obs_size:
             raise ValueError(f"this policy takes {self.obs_size} observations; it was given {obs.shape[-1]}")
         seen = self.normalise(obs)
-        return self.network(seen if self.memory is None else self._remember(self.memory, seen)).clamp(-1, 1)
+        out = self.network(seen if self.memory is None else self._remember(self.memory, seen))
+        return out.tanh() if self.output == "tanh" else out.clamp(-1, 1)
 
     forward = act
 
@@ -181,6 +189,7 @@ class Policy(nn.Module):
     def save(self, path: str | Path, facts: dict[str, Any] | None = None) -> None:
         """Write weights and facts, its own and more, to a safetensors file, whole or not at all."""
         structure = {"activation": self.activation, "clip": self.clip}
+        structure |= {} if self.output == "clip" else {"output": self.output}  # as files of before have it
         save_tensors(Path(path), self.state_dict(), self.facts | (facts or {}) | structure)
 
     @classmethod
@@ -199,14 +208,16 @@ class Policy(nn.Module):
         if "activation" not in facts or not {"mean", "std"} <= tensors.keys():
             raise ValueError(f"{path.name} is not a nerd_gym policy: it has no normaliser or no activation")
         check_facts(path.name, facts, {"activation": (str,)})
-        check_facts(path.name, facts, {"clip": (float, int), "env": (str,), "options": (dict,)}, needed=False)
+        check_facts(path.name, facts, {"clip": (float, int), "output": (str,)}, needed=False)
+        check_facts(path.name, facts, {"env": (str,), "options": (dict,)}, needed=False)
         check_numbers(path.name, tensors)
         if isinstance(facts.get("dynamics"), dict) and "kind" in facts["dynamics"]:
             facts["dynamics"]["kind"] = current_kind(facts["dynamics"]["kind"])
         own, clip = facts.pop("activation"), facts.pop("clip", 5.0)
+        output = facts.pop("output", None) or "clip"
         try:
             layers, memory = numbered_layers(tensors, "network."), strip_prefix(tensors, "memory.")
-            policy = cls(tensors["mean"], tensors["std"], layers, own, clip, facts, memory)
+            policy = cls(tensors["mean"], tensors["std"], layers, own, clip, facts, memory, output)
             policy.check_bounded()
         except (ValueError, RuntimeError, TypeError, LookupError, ArithmeticError) as error:
             raise ValueError(f"{path.name} is not a whole policy: {error}") from error
@@ -225,7 +236,7 @@ class Policy(nn.Module):
 
     @classmethod
     def from_sb3(cls, model: Any, normaliser: Any = None, facts: dict[str, Any] | None = None) -> Policy:
-        """An actor of Stable-Baselines3 (PPO, A2C), with its VecNormalize: the model's own if none is given."""
+        """An actor of Stable-Baselines3 (PPO, A2C, SAC), with its VecNormalize: the model's own if none is given."""
         from .conversions import from_sb3
 
         return from_sb3(model, normaliser, facts)

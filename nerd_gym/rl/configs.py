@@ -15,7 +15,7 @@ from typing import Any
 from nerd_gym.utils.arguments import literal
 from nerd_gym.utils.plain_yaml import load_yaml
 
-from .trainer import check_library
+from .trainer import DEFAULT_ALGO, check_library
 
 Config = dict[str, Any]
 
@@ -48,7 +48,12 @@ RUN_VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def load_config(
-    library: str, env_id: str, options: dict[str, Any], file: Path | None = None, changes: tuple[str, ...] = ()
+    library: str,
+    env_id: str,
+    options: dict[str, Any],
+    file: Path | None = None,
+    changes: tuple[str, ...] = (),
+    algo: str = DEFAULT_ALGO,
 ) -> tuple[Run, Config]:
     """How to run the environment, and what to tell the library.
 
@@ -58,9 +63,11 @@ def load_config(
         options: all options of its task.
         file: a yaml like the packaged ones; None for the packaged one.
         changes: ``a.b=value`` each; ``+a.b=value`` for a key that is not there yet.
+        algo: one of the library's algorithms.
     """
-    check_library(library)
-    path = file or Path(__file__).with_name(f"{library.replace('-', '_')}.yaml")
+    check_library(library, algo)
+    name = library.replace("-", "_") + ("" if algo == DEFAULT_ALGO else f"_{algo}")
+    path = file or Path(__file__).with_name(f"{name}.yaml")
     sections = load_yaml(path)
     if not isinstance(sections, dict) or not isinstance(sections.get("default"), dict):
         raise ValueError(f"{path.name} has no section `default`")

@@ -24,16 +24,19 @@ MOMENTS = ("mean", "var", "count")
 
 
 class Tell(BaseCallback):
-    """Calls `after` between the update of one iteration and the rollout of the next, and at the end."""
+    """Calls `after` between the update of one iteration and the rollout of the next, and at the end.
 
-    def __init__(self, after: Callable[[], None]):
+    An iteration is `every` rollouts, each with its update.
+    """
+
+    def __init__(self, after: Callable[[], None], every: int = 1):
         super().__init__()
-        self._after, self._first = after, True
+        self._after, self._every, self._rollouts = after, every, 0
 
     def _on_rollout_start(self) -> None:
-        if not self._first:
+        if self._rollouts and self._rollouts % self._every == 0:
             self._after()
-        self._first = False
+        self._rollouts += 1
 
     def _on_step(self) -> bool:
         return True
@@ -47,11 +50,10 @@ class Sb3Trainer(Trainer):
 
     def __init__(self, env: VectorEnv, config: dict[str, Any], folder: Path, seed: int, steps: int):
         config = deepcopy(config)
-        gamma, network = config.get("gamma", 0.99), config.get("policy_kwargs", {})
-        if isinstance(network.get("activation_fn"), str):
-            network["activation_fn"] = _activation(network["activation_fn"])
+        name_classes(config)
+        gamma = config.get("gamma", 0.99)
         self._normaliser = VecNormalize(Sb3VecEnv(env), gamma=gamma, **config.pop("normalize", {}))
-        config["learning_rate"] = _schedule(config["learning_rate"])
+        config["learning_rate"] = learning_rate(config["learning_rate"])
         device = torch_env(env).device
         policy = config.pop("policy", "MlpPolicy")
         self._model = PPO(
@@ -69,9 +71,7 @@ class Sb3Trainer(Trainer):
             "optimizer": model.policy.optimizer.state_dict(),
             "counts": [model.num_timesteps, model._n_updates],
             "rollout": [torch.as_tensor(x.copy()) for x in (model._last_obs, model._last_episode_starts)],
-            "obs_rms": _moments(scaler.obs_rms),
-            "ret_rms": _moments(scaler.ret_rms),
-            "returns": torch.as_tensor(scaler.returns.copy()),
+            **scaler_state(scaler),
         }
 
     def load(self, state: dict[str, Any]) -> None:
@@ -81,20 +81,31 @@ class Sb3Trainer(Trainer):
         model.policy.optimizer.load_state_dict(state["optimizer"])
         model.num_timesteps, model._n_updates = state["counts"]
         model._last_obs, model._last_episode_starts = (x.numpy() for x in state["rollout"])
-        scaler.returns = state["returns"].numpy()
-        for name in ("obs_rms", "ret_rms"):
-            for moment, value in zip(MOMENTS, state[name]):
-                setattr(getattr(scaler, name), moment, value.numpy())
+        load_scaler(scaler, state)
 
     def policy(self, facts: dict[str, Any]) -> Policy:
         return Policy.from_sb3(self._model, facts=facts)
+
+
+def scaler_state(scaler: Any) -> dict[str, Any]:
+    """What a VecNormalize has learned."""
+    returns = torch.as_tensor(scaler.returns.copy())
+    return {"obs_rms": _moments(scaler.obs_rms), "ret_rms": _moments(scaler.ret_rms), "returns": returns}
+
+
+def load_scaler(scaler: Any, state: dict[str, Any]) -> None:
+    """Put it back."""
+    scaler.returns = state["returns"].numpy()
+    for name in ("obs_rms", "ret_rms"):
+        for moment, value in zip(MOMENTS, state[name]):
+            setattr(getattr(scaler, name), moment, value.numpy())
 
 
 def _moments(scaler: Any) -> list[torch.Tensor]:
     return [torch.as_tensor(getattr(scaler, moment), dtype=torch.float64).clone() for moment in MOMENTS]
 
 
-def _schedule(rate: float | str) -> float | Callable[[float], float]:
+def learning_rate(rate: float | str) -> float | Callable[[float], float]:
     """A number, or `lin_0.001`: from there to nothing over the run."""
     if isinstance(rate, str):
         first = float(rate.removeprefix("lin_"))
@@ -102,7 +113,11 @@ def _schedule(rate: float | str) -> float | Callable[[float], float]:
     return rate
 
 
-def _activation(name: str) -> type[torch.nn.Module]:
-    if name not in ACTIVATIONS:
-        raise ValueError(f"unknown activation_fn {name!r}; valid: {', '.join(ACTIVATIONS)}")
-    return ACTIVATIONS[name]
+def name_classes(config: dict[str, Any]) -> None:
+    """Put the class of an activation in the place of its name."""
+    network = config.get("policy_kwargs", {})
+    if isinstance(network.get("activation_fn"), str):
+        name = network["activation_fn"]
+        if name not in ACTIVATIONS:
+            raise ValueError(f"unknown activation_fn {name!r}; valid: {', '.join(ACTIVATIONS)}")
+        network["activation_fn"] = ACTIVATIONS[name]

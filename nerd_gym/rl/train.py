@@ -37,7 +37,7 @@ from nerd_gym.utils.progress import progress
 
 from .configs import Config, Run
 from .monitor import Monitor
-from .trainer import LIBRARIES, Trainer, trainer_class
+from .trainer import DEFAULT_ALGO, LIBRARIES, Trainer, trainer_class
 
 CHECKPOINT_SECONDS = 60.0
 NOTE, FINISHED, SO_FAR = "run.json", "policy.safetensors", "policy-so-far.safetensors"
@@ -58,6 +58,7 @@ class RunPlan:
     device: str = "cpu"
     command: str = ""  # told in the policy's facts
     until: int | None = None  # env-steps after which to stop for now
+    algo: str = DEFAULT_ALGO  # of the library
 
     def asked(self) -> dict[str, Any]:
         """As json, without what may change while a run goes on: the words that asked for it, when to stop, and the
@@ -66,6 +67,8 @@ class RunPlan:
         plan["options"] = {name: value for name, value in self.options.items() if name != "model"}
         for name in ("command", "until"):
             plan.pop(name)
+        if self.algo == DEFAULT_ALGO:  # which runs of before do not tell
+            plan.pop("algo")
         return json.loads(json.dumps(plan, default=str))
 
 
@@ -76,7 +79,7 @@ def train(plan: RunPlan, out: Path) -> dict[str, Any]:
     check_seed(plan.seed)
     torch_device(plan.device)
     check_output(out, folder=True)
-    kind = trainer_class(plan.library)
+    kind = trainer_class(plan.library, plan.algo)
     _check_folder(out, plan)
     finished, checkpoint = out / FINISHED, out / "checkpoint.pt"
     if finished.exists():
@@ -106,14 +109,15 @@ def train(plan: RunPlan, out: Path) -> dict[str, Any]:
             _set_random_state(saved["random"])
         iterations = trainer.iterations(plan.until or plan.run.steps, trainer.batch)
         with progress(total=iterations * trainer.batch, initial=run.steps, unit="step", unit_scale=True) as bar:
-            bar.set_description(f"{plan.env_id} in {plan.backend}, {plan.library}")
+            bar.set_description(f"{plan.env_id} in {plan.backend}, {plan.library} {plan.algo}")
             missing = iterations - run.iterations
             if missing > 0:
                 trainer.learn(missing, lambda: run.after(bar))
     facts = environment_facts(env) | ({"models": run.models} if len(run.models) > 1 else {})
     facts |= {
         "library": plan.library,
-        "library_version": version(LIBRARIES[plan.library][2]),
+        "library_version": version(LIBRARIES[plan.library][0]),
+        "algorithm": plan.algo,
         "steps": run.steps,
         "seed": plan.seed,
         "command": plan.command,

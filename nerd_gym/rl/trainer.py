@@ -12,17 +12,18 @@ from gymnasium.vector import VectorEnv
 
 from nerd_gym.policies.policy import Policy
 
-# Name on the command line: module of this package, class, distribution.
+# Name on the command line: distribution, and for each of its algorithms module of this package and class.
 LIBRARIES = {
-    "rl-games": ("rl_games", "RlGamesTrainer", "rl-games"),
-    "sb3": ("sb3", "Sb3Trainer", "stable-baselines3"),
-    "rsl-rl": ("rsl_rl", "RslRlTrainer", "rsl-rl-lib"),
-    "skrl": ("skrl", "SkrlTrainer", "skrl"),
+    "rl-games": ("rl-games", {"ppo": ("rl_games", "RlGamesTrainer")}),
+    "sb3": ("stable-baselines3", {"ppo": ("sb3", "Sb3Trainer"), "sac": ("sb3_sac", "Sb3SacTrainer")}),
+    "rsl-rl": ("rsl-rl-lib", {"ppo": ("rsl_rl", "RslRlTrainer")}),
+    "skrl": ("skrl", {"ppo": ("skrl", "SkrlTrainer")}),
 }
+DEFAULT_ALGO = "ppo"
 
 
 class Trainer(ABC):
-    """A library's PPO on one environment.
+    """An algorithm of a library on one environment.
 
     Args:
         env: a batch that returns torch tensors.
@@ -60,14 +61,17 @@ class Trainer(ABC):
         """The actor as it is now."""
 
 
-def trainer_class(library: str) -> type[Trainer]:
-    """The trainer of a library, imported on first use."""
-    check_library(library)
-    module, name, _ = LIBRARIES[library]
+def trainer_class(library: str, algo: str = DEFAULT_ALGO) -> type[Trainer]:
+    """The trainer of a library's algorithm, imported on first use."""
+    check_library(library, algo)
+    module, name = LIBRARIES[library][1][algo]
     return getattr(import_module(f"{__package__}.{module}"), name)
 
 
-def check_library(library: str) -> None:
-    """An error that names the valid ones for an unknown library."""
+def check_library(library: str, algo: str = DEFAULT_ALGO) -> None:
+    """An error that names the valid ones for an unknown library, or for an algorithm that it is not run with."""
     if library not in LIBRARIES:
         raise ValueError(f"unknown library {library!r}; valid: {', '.join(LIBRARIES)}")
+    if algo not in LIBRARIES[library][1]:
+        others = "; ".join(f"{name}: {', '.join(algos)}" for name, (_, algos) in LIBRARIES.items())
+        raise ValueError(f"unknown algorithm {algo!r} of {library}; valid: {others}")

@@ -6,7 +6,7 @@ import torch
 from nerd_gym.backends import BACKENDS, Entry, backend_class, make_backend
 from nerd_gym.robots.state import FrameInput
 from tests.support.grid import BACKEND_NAMES, LEARNED_PAIRS, PAIRS, robot
-from tests.support.states import backend_at, everyone, push, random_state
+from tests.support.states import backend_at, everyone, ground, push, random_state
 
 each_pair = pytest.mark.parametrize(("name", "robot_name"), PAIRS)
 each_backend = pytest.mark.parametrize("name", BACKEND_NAMES)
@@ -116,6 +116,26 @@ def test_restore_goes_back_to_the_bit(name, robot_name):
         futures.append((backend.q.clone(), backend.qd.clone()))
         backend.restore(snapshot)
     assert torch.equal(futures[0][0], futures[1][0]) and torch.equal(futures[0][1], futures[1][1])
+
+
+@each_pair
+def test_rows_of_a_snapshot_go_on_in_a_batch_of_another_size(name, robot_name):
+    model, n = robot(robot_name), 4
+    backend = backend_at(name, model, *random_state(model, n), ground=ground(model, n))
+    for k in range(3):
+        backend.step(push(model, n, k))
+    rows = torch.tensor([2, 0, 2, 2, 3, 2])
+    other = make_backend(name, model, len(rows))
+    other.restore(backend.select_rows(backend.snapshot(), rows))
+    assert torch.equal(other.q, backend.q[rows]) and torch.equal(other.qd, backend.qd[rows])
+    for k in range(5):
+        force = push(model, n, k)
+        backend.step(force)
+        other.step(force[rows])
+    assert torch.equal(other.q[0], other.q[5]) and torch.equal(other.ground_normal, backend.ground_normal[rows])
+    error = 0 if backend.rows_exact else 1e-4
+    torch.testing.assert_close(other.q, backend.q[rows], atol=error, rtol=error)
+    torch.testing.assert_close(other.qd, backend.qd[rows], atol=error, rtol=error)
 
 
 @each_pair

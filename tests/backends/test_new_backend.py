@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,7 +14,7 @@ from nerd_gym.compare import compare
 from nerd_gym.envs.throughput import bench
 from tests.support.grid import ROOT, robot
 from tests.support.states import backend_at
-from tests.support.toy_backend import ENTRY, NAME
+from tests.support.toy_backend import ENTRY, NAME, ToyBackend
 
 SUITE = ("tests/backends/test_contract.py", "tests/contract")
 CARTPOLE = "NeRD/Cartpole-v0"
@@ -68,3 +69,17 @@ def test_a_damped_joint_and_a_falling_base_move_as_formulas_say(toy):
     half = torch.tensor(seconds)  # of the angle 2 t
     expected = torch.stack([torch.cos(half), torch.tensor(0.0), torch.tensor(0.0), torch.sin(half)])
     torch.testing.assert_close(backend.q[1, 3:7], expected, rtol=0, atol=1e-4)
+
+
+def test_nested_state_of_a_backend_goes_along_with_its_rows():
+    class Windy(ToyBackend):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.wind = {"force": torch.arange(self.num_envs), "gusts": np.eye(self.num_envs)}
+
+        def _extra_state(self):
+            return {"wind": dict(self.wind)}
+
+    backend = Windy(robot("ant"), 4)
+    chosen = backend.select_rows(backend.snapshot(), torch.tensor([3, 3, 1]))["extra"]["wind"]
+    assert chosen["force"].tolist() == [3, 3, 1] and (chosen["gusts"] == np.eye(4)[[3, 3, 1]]).all()

@@ -28,6 +28,7 @@ COMMANDS = {
     "rl train": ["rl", "train", CARTPOLE, "--out", "made"],
     "rl play": ["rl", "play", POLICY, "--steps", "1"],
     "rl eval": ["rl", "eval", POLICY],
+    "plan": ["plan", CARTPOLE, "--horizon", "2", "--iterations", "1", "--candidates", "4", "--out", "made"],
     "collision generate": ["collision", "generate", "square", "--out", "made.h5"],
     "collision train": ["collision", "train", "square", "--out", "made.safetensors"],
     "collision identify": ["collision", "identify", "square", "--samples", STRIKES, "--out", "made.safetensors"],
@@ -126,6 +127,7 @@ OPTIONS = {
     "export": {"--activation": ("x",), "--onnx": ("made.txt", "folder", *(f"{p}.onnx" for p in NO_PATHS))},
     "rl train": {
         "--lib": ("x", ""),
+        "--algo": ("x", "", "sac"),  # rl-games is run with PPO alone
         "--backend": ("bullet", ""),
         "--task": ("fly",),
         "--seed": NO_SEEDS,
@@ -151,6 +153,20 @@ OPTIONS = {
         "--seed": NO_SEEDS,
         "--backends": ("bullet", "warp:x", "warp:x=1", ""),
         "--out": ("folder", *NO_PATHS),
+    },
+    "plan": {
+        "--backend": ("bullet", "", "warp:x=1"),
+        "--method": ("x", "", "CMA"),
+        "--horizon": ("301", *NO_COUNTS),
+        "--iterations": NO_COUNTS,
+        "--candidates": ("3", *NO_COUNTS),
+        "--knots": ("3", *NO_COUNTS),
+        "--sigma": ("0", "11", *NO_SHARES),
+        "--seed": NO_SEEDS,
+        "--check": ("bullet", "", "warp:x", "warp:x=1", "warp:substeps=0", "neural:model=no.safetensors"),
+        "--device": NO_DEVICES,
+        "--option": NO_PAIRS,
+        "--out": ("file.txt", *NO_PATHS),
     },
     "collision generate": {
         "--collisions": NO_TRANSITIONS,
@@ -199,8 +215,25 @@ CASES = [
     for value in values
 ]
 # Other first words than an environment, a robot or a policy.
-WORDS = [["bogus"], [], ["--colour"], ["list", "x"], ["rl"], ["rl", "bogus"], ["play"], ["train"], ["export", POLICY]]
-WORDS += [["play", "NeRD/Dog-v0"], ["play", ""], ["compare", "NeRD/Dog-v0", "--policy", "zero"], ["compare", CARTPOLE]]
+WORDS = [
+    ["bogus"],
+    [],
+    ["--colour"],
+    ["list", "x"],
+    ["rl"],
+    ["rl", "bogus"],
+    ["play"],
+    ["plan"],
+    ["train"],
+    ["export", POLICY],
+]
+WORDS += [
+    ["play", "NeRD/Dog-v0"],
+    ["play", ""],
+    ["plan", "NeRD/Dog-v0"],
+    ["compare", "NeRD/Dog-v0", "--policy", "zero"],
+    ["compare", CARTPOLE],
+]
 WORDS += [["bench", "NeRD/Dog-v0"], ["generate", "dog"], ["generate", "no.xml"], ["generate", "text.xml"]]
 WORDS += [["train", "dog"], ["evaluate", "dog"], ["evaluate", "text.xml"], ["train", "cartpole", "--mjcf", "text.xml"]]
 WORDS += [["export", "no.safetensors", "--onnx", "made.onnx"], ["export", "text.safetensors", "--onnx", "made.onnx"]]

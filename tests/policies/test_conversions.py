@@ -76,6 +76,34 @@ def test_sb3(normalise):
     check(policy, act)
 
 
+@pytest.mark.parametrize("normalise", [True, False])
+def test_sac_of_sb3(normalise, tmp_path):
+    """The mode of a squashed Gaussian: exact, in the policy, in its file and in its ONNX."""
+    need("sb3")
+    from stable_baselines3 import SAC
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    from nerd_gym.policies.onnx import export_onnx
+    from nerd_gym.wrappers import Sb3VecEnv
+
+    vec = VecNormalize(Sb3VecEnv(ant()), clip_obs=4.0) if normalise else Sb3VecEnv(ant())
+    options = {"buffer_size": 1000, "learning_starts": 16, "gradient_steps": 4, "seed": 3, "device": "cpu"}
+    model = SAC("MlpPolicy", vec, learning_rate=1e-2, policy_kwargs={"net_arch": [16, 8]}, **options).learn(160)
+    with torch.no_grad():
+        model.actor.mu.weight *= 5  # so that actions reach both ends of tanh
+    policy = Policy.from_sb3(model)
+    assert policy.output == "tanh" and policy.activation == "relu" and policy.facts["steps"] == 160
+    obs = observations(policy)
+    seen = vec.normalize_obs(obs.numpy()) if normalise else obs.numpy()
+    expected = torch.as_tensor(model.predict(seen, deterministic=True)[0])
+    assert expected.abs().max() > 0.8 and expected.std(0).min() > 1e-3
+    assert (policy.act(obs) - expected).abs().max() < 1e-6
+    policy.save(tmp_path / "sac.safetensors")
+    read = Policy.load(tmp_path / "sac.safetensors")
+    assert torch.equal(read.act(obs), policy.act(obs)) and read.facts == policy.facts
+    assert export_onnx(read, tmp_path / "sac.onnx") < 1e-6
+
+
 def test_sb3_without_its_environment_takes_statistics_that_are_given(tmp_path):
     need("sb3")
     from stable_baselines3 import PPO
@@ -185,13 +213,15 @@ def test_skrl(normalise):
 
 def test_sb3_refusals():
     need("sb3")
-    from stable_baselines3 import PPO, SAC
+    from stable_baselines3 import PPO, SAC, TD3
 
     from nerd_gym.wrappers import Sb3VecEnv
 
     vec = Sb3VecEnv(ant())
-    with pytest.raises(ValueError, match="cannot convert a SACPolicy; valid: ActorCriticPolicy"):
-        Policy.from_sb3(SAC("MlpPolicy", vec, buffer_size=10, policy_kwargs={"net_arch": [4]}))
+    with pytest.raises(ValueError, match="cannot convert a TD3Policy; valid: ActorCriticPolicy, as PPO and A2C"):
+        Policy.from_sb3(TD3("MlpPolicy", vec, buffer_size=10, policy_kwargs={"net_arch": [4]}))
+    with pytest.raises(ValueError, match="layers Hardtanh; valid: Linear, Tanh, ReLU, ELU"):
+        Policy.from_sb3(SAC("MlpPolicy", vec, buffer_size=10, use_sde=True, policy_kwargs={"net_arch": [4]}))
     squashed = PPO("MlpPolicy", vec, n_steps=2, batch_size=16, use_sde=True, policy_kwargs={"squash_output": True})
     with pytest.raises(ValueError, match="the last one's output unchanged"):
         Policy.from_sb3(squashed)

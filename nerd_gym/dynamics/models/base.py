@@ -44,6 +44,10 @@ class History(ABC):
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Go back to a snapshot."""
 
+    @abstractmethod
+    def select_rows(self, snapshot: dict[str, Any], rows: Tensor) -> dict[str, Any]:
+        """A snapshot for len(rows) environments, whose row i is row rows[i] of this one."""
+
 
 class DynamicsModel(ABC):
     """A learned model of one robot with a given teacher, substituted for the solver."""

@@ -54,6 +54,12 @@ class RingCache:
         self.length = snapshot["length"].clone()
         self.slot = snapshot["slot"]
 
+    @staticmethod
+    def select_rows(snapshot: dict[str, Any], rows: Tensor) -> dict[str, Any]:
+        """A copy for a cache of len(rows) rows, whose row i is row rows[i] of this one."""
+        ring = {name: snapshot[name][:, rows] for name in ("keys", "values")}
+        return ring | {"length": snapshot["length"][rows], "slot": snapshot["slot"]}
+
 
 class Block(nn.Module):
     """Attention and a GELU layer of four times the width, each after a layer norm and around a short cut."""

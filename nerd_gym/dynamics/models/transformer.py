@@ -31,6 +31,9 @@ class TransformerHistory(History):
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.cache.restore(snapshot)
 
+    def select_rows(self, snapshot: dict[str, Any], rows: Tensor) -> dict[str, Any]:
+        return self.cache.select_rows(snapshot, rows)
+
 
 class TransformerModel(NetworkModel):
     """Tokens of state, contacts, joint forces and gravity; each gives the relative motion over its frame.

@@ -91,6 +91,21 @@ def test_a_snapshot_comes_back_to_the_bit(remembering):
     assert not torch.equal(first, fresh)
 
 
+def test_rows_of_a_snapshot_go_on_in_a_batch_of_another_size(remembering):
+    model, start, forces, point, normal = remembering
+    history = model.new_history(6)
+    _, middle = rollout(model, history, start, forces[:7], point, normal)
+    rows = torch.tensor([4, 1, 4])
+    other = model.new_history(3)
+    other.restore(other.select_rows(history.snapshot(), rows))
+    expected, _ = rollout(model, history, middle, forces[7:], point, normal)
+    there = Motion(middle.q[rows], middle.qd[rows])
+    found, _ = rollout(model, other, there, forces[7:, rows], point[rows], normal[rows])
+    torch.testing.assert_close(found, expected[:, rows], atol=1e-4, rtol=1e-4)
+    fresh, _ = rollout(model, model.new_history(3), there, forces[7:, rows], point[rows], normal[rows])
+    assert (fresh - found).abs().max() > 100 * (found - expected[:, rows]).abs().max()
+
+
 def test_a_state_that_is_not_finite_leaves_no_trace_after_it_is_forgotten(remembering):
     model, start, forces, point, normal = remembering
     history = model.new_history(6)
