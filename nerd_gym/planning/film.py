@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import torch
@@ -16,21 +17,26 @@ LEAST_SECONDS, HELD = 3.0, 8  # a shorter plan is shown slowly; pictures that it
 
 
 def film(plan: Plan, path: Path) -> None:
-    """One picture per action, and the start and the end a little longer."""
+    """One picture per action, or as many as the task has within one, and the start and the end a little longer."""
     slow = max(1, round(LEAST_SECONDS / (len(plan.actions) * plan.step_dt)))
     env = env_at_start(plan)
     speed = f", {slow} times slower" if slow > 1 else ""
-    text = f"{plan.env_id} on {plan.backend}{speed}"
+    seconds = env.task.picture_dt
     try:
-        with torch.no_grad(), VideoWriter(path, 1 / (plan.step_dt * slow)) as writer:
-            picture = label(env.renderer.frame(env), f"{text}   0.00 s")
-            for _ in range(HELD // 2):
-                writer.add(picture)
-            for k, action in enumerate(progress(plan.actions[: plan.steps], unit="step", desc="film"), 1):
+        with torch.no_grad(), VideoWriter(path, 1 / (seconds * slow)) as writer:
+
+            def show(count: int, times: int = 1) -> None:
+                text = f"{plan.env_id} on {plan.backend}{speed}   {count * seconds:.2f} s"
+                picture = label(env.renderer.frame(env), text)
+                for _ in range(times):
+                    writer.add(picture)
+
+            show(0, HELD // 2)
+            shown = itertools.count(1)
+            env.watch = lambda: show(next(shown))
+            for action in progress(plan.actions[: plan.steps], unit="step", desc="film"):
                 env.step(action[None])
-                picture = label(env.renderer.frame(env), f"{text}   {k * plan.step_dt:.2f} s")
-                writer.add(picture)
-            for _ in range(HELD):
-                writer.add(picture)
+                env.watch()
+            show(next(shown) - 1, HELD)
     finally:
         env.close()
