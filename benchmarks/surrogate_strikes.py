@@ -58,6 +58,7 @@ class SurrogateReality:
         arrays = receive(self._process.stdout)
         if arrays is None:
             lines = self._process.stderr.read().decode().strip().splitlines()
+            self.close()
             raise RuntimeError(f"surrogate reality has ended: {lines[-1] if lines else 'it said nothing'}")
         return arrays
 
@@ -65,6 +66,9 @@ class SurrogateReality:
         """End the process."""
         if self._process.poll() is None:
             self._process.communicate()  # closes its input, on which it ends
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
 
     def __enter__(self) -> SurrogateReality:
         return self
