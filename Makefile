@@ -45,6 +45,7 @@ figures: setup
 	$(BIN)/python benchmarks/policies.py
 	$(BIN)/python benchmarks/long_rollouts.py
 	$(BIN)/python benchmarks/collisions.py --again
+	$(BIN)/python benchmarks/hybrid.py
 	$(BIN)/python benchmarks/planning.py
 	$(BIN)/python docs/make_pictures.py
 	$(BIN)/python docs/plot_curves.py

@@ -7,9 +7,10 @@ Run it on an otherwise idle machine.
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import tyro
@@ -36,10 +37,12 @@ class Args:
     """Interleaved repeats; the median counts."""
     seconds: float = 1.0
     """Length of a repeat."""
-    episodes: int = 512
+    episodes: int = 256
     """Episodes of a policy on a backend."""
-    policies: str = "*-seed0.safetensors"
+    policies: str = "*-warp-seed0.safetensors"
     """Which of the shipped policies of legged robots are played."""
+    only: Literal["", "speed", "policies"] = ""
+    """Measure one of the two; the other stays as the json has it."""
     out: Path = RESULT
     """Where to write the json."""
 
@@ -94,8 +97,11 @@ def returns(args: Args) -> list[dict[str, Any]]:
 def main(args: Args) -> None:
     """Print and write both tables."""
     torch.set_num_threads(1)
-    rows = speeds(args)
-    save(args.out, {"num_envs": args.num_envs, "threads": 1, "speed": rows, "policies": returns(args)})
+    old = json.loads(args.out.read_text()) if args.only and args.out.exists() else {}
+    figures = {"num_envs": args.num_envs, "threads": 1, "episodes": args.episodes}
+    figures["speed"] = old.get("speed", []) if args.only == "policies" else speeds(args)
+    figures["policies"] = old.get("policies", []) if args.only == "speed" else returns(args)
+    save(args.out, figures)
     print(f"written: {args.out}")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from collision_tables import COLLISION_TABLES
+from hybrid_tables import HYBRID_TABLES
 from planning_tables import PLANNING_TABLES
 from results_json import RESULTS, ROOT, load, modern, packaged_models
 
@@ -466,4 +467,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "drift": drift,
     **COLLISION_TABLES,
     **PLANNING_TABLES,
+    **HYBRID_TABLES,
 }

@@ -199,6 +199,24 @@ def _open_collision(path: Path) -> None:
     _finite(model.predict(rows[:, : len(model.columns)]))
 
 
+def _contacts_seeds() -> list[bytes]:
+    """A network, and MuJoCo's constraints."""
+    return [(COLLISIONS / f"contacts-ant-{teacher}.safetensors").read_bytes() for teacher in ("warp", "mujoco")]
+
+
+def _open_contacts(path: Path) -> None:
+    """Robots on the ground, who feel its forces."""
+    robot = _ant()
+    backend = make_backend("hybrid", robot, 2, model=path, threads=1)
+    q, qd = backend.q.clone(), backend.qd.clone()
+    q[:, 2] -= backend.contacts.distance.amin(1) + 0.005
+    backend.reset(torch.ones(2, dtype=torch.bool), q, qd)
+    for _ in range(3):
+        backend.step(torch.zeros(2, robot.nj))
+        _finite(torch.cat([backend.q, backend.qd], 1))
+        _finite(backend.info()["model_trust"])
+
+
 def _strikes_seeds() -> list[bytes]:
     table = {name: np.linspace(0.1, 1, 5) for name in ("speed", "point", "direction", "vn", "vt", "omega")}
     lines = [",".join(table), *(",".join(f"{value:.3f}" for value in row) for row in zip(*table.values(), strict=True))]
@@ -231,6 +249,7 @@ KINDS = {
     "yaml": Kind(0.18, ".yaml", _yaml_seeds, _open_yaml, TEXT + YAML),
     "mjcf": Kind(0.19, ".xml", _mjcf_seeds, _open_mjcf, TEXT + XML),
     "collision": Kind(0.01, ".safetensors", _collision_seeds, _open_collision, SAFETENSORS),
+    "contacts": Kind(0.01, ".safetensors", _contacts_seeds, _open_contacts, SAFETENSORS),
     "strikes": Kind(0.05, ".csv", _strikes_seeds, _open_strikes, TEXT),
     "dataset": Kind(0.03, ".h5", _dataset_seeds, _open_dataset, HDF5),
 }
