@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Literal, get_args, get_origin, get_type_hints
 
 from nerd_gym.backends import BACKENDS
+from nerd_gym.collision.models.contact_model import PRETRAINED as CONTACTS
 from nerd_gym.dynamics.models.checkpoint import PRETRAINED
 from nerd_gym.registration import ENVS
 
@@ -29,6 +30,8 @@ def listing() -> str:
         lines.append(f"{name:26s}{state:12s}{entry.summary}")
     models = sorted(path.stem for path in PRETRAINED.glob("*.safetensors"))
     lines += ["", f"packaged models of neural (robot-teacher): {', '.join(models)}"]
+    contacts = sorted(path.stem.removeprefix("contacts-") for path in CONTACTS.glob("contacts-*.safetensors"))
+    lines += [f"packaged contacts of hybrid (robot-teacher): {', '.join(contacts)}"]
     return "\n".join(lines)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nerd_gym.backends import backend_class, make_backend
+from nerd_gym.backends import backend_class, installed_backends, make_backend
 from nerd_gym.backends.base import Backend
 from nerd_gym.backends.neural import NeuralBackend
 from nerd_gym.data.excitation import Sampler, ranges_for
@@ -431,7 +431,9 @@ def run_evaluation(
     options = backend_class(learned).options
     if "teacher" not in options or (reference and "reference" not in options):
         wanted = "models of the published simulator" if reference else "learned models"
-        raise ValueError(f"backend {learned!r} has no {wanted}")
+        needed = {"teacher", "reference"} if reference else {"teacher"}
+        valid = ", ".join(name for name in installed_backends() if needed <= backend_class(name).options.keys())
+        raise ValueError(f"backend {learned!r} has no {wanted}; valid: {valid}")
     check_output(out, folder=True)
     out.mkdir(parents=True, exist_ok=True)
     filmed = video and any(s.env_id for s in scenarios(robot))
