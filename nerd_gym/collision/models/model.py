@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from nerd_gym.collision.scenes.columns import COLUMNS, STRIKE, ranges
-from nerd_gym.collision.scenes.shapes import Shape
+from nerd_gym.collision.scenes.shapes import SHAPES, Shape
 
 from .compact import compacted
 from .finetune import (
@@ -76,7 +76,7 @@ class CollisionModel:
         """The model of a shape that comes with the package."""
         path = PRETRAINED / f"{shape}.safetensors"
         if not path.is_file():
-            known = ", ".join(sorted(p.stem for p in PRETRAINED.glob("*.safetensors")))
+            known = ", ".join(name for name in SHAPES if (PRETRAINED / f"{name}.safetensors").is_file())
             raise ValueError(f"no packaged collision model of shape {shape!r}; packaged: {known}")
         return cls.load(path, shape)
 
