@@ -10,7 +10,8 @@ a block that looks the same after a turn by its symmetry.
 Targets are outcomes of random strikes in surrogate reality, the first five that end 4 to 12 cm away as the task's own
 do. `again` carries out the strike that made the target: what remains is the table's unevenness.
 
-Run times are of the whole search on one thread, simulators turn by turn; --parts times measures them again.
+Run times are of the whole search on one thread, simulators turn by turn: those of the same plans, until --parts times
+measures `mujoco` and adapted hybrid again, in the first setting alone.
 Settings, targets, candidates and seeds were fixed before any figure was seen.
 """
 
@@ -26,6 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 import tyro
+from strike_planning_summary import rounded, summary, times_of_plans, timing
 from strike_simulators import ADAPTED, ENV, MUJOCO, SAMPLES, Simulator, simulators, strike_env
 from surrogate_strikes import SurrogateReality
 
@@ -60,10 +62,10 @@ PAPER = {
 class Args:
     """Plan strikes and carry them out in surrogate reality."""
 
-    parts: tuple[str, ...] = PARTS
-    """Which: errors, times."""
+    parts: tuple[str, ...] = ("errors",)
+    """Which: errors, with the times of their plans; times, which are measured again."""
     settings: tuple[str, ...] = ("A1", "B1", "C1")
-    """Of surrogate reality; times are of the first."""
+    """Of surrogate reality; --parts times takes the first."""
     shapes: tuple[str, ...] = tuple(SHAPES)
     """Of the block."""
     targets: int = 5
@@ -129,6 +131,7 @@ def executed(setting: str, shape: str, actions: np.ndarray, goals: np.ndarray, s
 def errors(setting: str, shape: str, args: Args, folder: Path) -> dict[str, Any]:
     """One setting and shape."""
     own, about = simulators(setting, shape, args.seed, folder)
+    about["load_average_before"] = rounded(os.getloadavg())
     with SurrogateReality(setting, shape, TARGET_SEED + args.seed) as reality:
         goals, strikes = targets(reality, args.targets, args.seed)
     plans = all_planned(shape, own, goals, args)
@@ -154,12 +157,7 @@ def times(shape: str, args: Args, folder: Path) -> dict[str, Any]:
     for simulator in own:
         planned(shape, simulator, goals[0], 0, args)  # whatever is done once
     seconds = {name: [one.seconds for one in found] for name, found in all_planned(shape, own, goals, args).items()}
-    ratios = np.array(seconds[ADAPTED]) / np.array(seconds[MUJOCO])
-    return {
-        "seconds": {name: [round(s, 3) for s in own] for name, own in seconds.items()},
-        "ratio": round(float(np.median(ratios)), 3),  # of neighbours in time: slow spells hit both
-        "load_average_before": [round(value, 2) for value in load],
-    }
+    return timing(seconds, [rounded(load)])
 
 
 def steps_ms() -> dict[str, float]:
@@ -174,37 +172,6 @@ def steps_ms() -> dict[str, float]:
     return found
 
 
-def summary(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """By shape and simulator over all settings: mean and standard deviation, and what hybrid changes of mujoco."""
-    table: dict[str, Any] = {}
-    for shape in SHAPES:
-        own = [of[shape] for of in found.values() if shape in of]
-        runs = [one["runs"] for one in own]
-        if not runs:
-            continue
-        rows: dict[str, Any] = {}
-        for name in runs[0]:
-            for what in ("position", "orientation"):
-                values = np.concatenate([run[name][what] for run in runs])
-                rows.setdefault(name, {})[what] = [round(float(values.mean()), 5), round(float(values.std()), 5)]
-        table[shape] = {"errors": rows, "change": {what: change(own, what) for what in ("position", "orientation")}}
-    return table
-
-
-def change(own: list[dict[str, Any]], what: str) -> dict[str, Any]:
-    """Relative, of the mean error of hybrid from mujoco's, with a 95 % interval over drawn targets (bootstrap)."""
-    pairs = []
-    for one in own:
-        both = np.array([one["runs"][name][what] for name in (MUJOCO, ADAPTED)])
-        pairs.append(both.reshape(2, len(one["targets"]), -1).mean(-1))
-    means = np.concatenate(pairs, 1)
-    rows = np.random.default_rng(0).integers(0, means.shape[1], (10_000, means.shape[1]))
-    drawn = means[1][rows].mean(1) / means[0][rows].mean(1) - 1
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    value = means[1].mean() / means[0].mean() - 1
-    return {"mean": round(float(value), 4), "low": round(float(low), 4), "high": round(float(high), 4)}
-
-
 def print_tables(result: dict[str, Any]) -> None:
     for shape, found in result.get("summary", {}).items():
         for name, row in found["errors"].items():
@@ -214,7 +181,7 @@ def print_tables(result: dict[str, Any]) -> None:
             print(f"{shape:14s}{what} of hybrid: {row['mean']:+.1%} ({row['low']:+.1%} to {row['high']:+.1%})")
     for shape, found in result.get("times", {}).items():
         told = ", ".join(f"{name} {np.mean(s):.2f} s" for name, s in found["seconds"].items())
-        print(f"{shape:14s}{told}, ratio {found['ratio']:.3f}, load {found['load_average_before']}")
+        print(f"{shape:14s}{told}, ratio {found['ratio']:.3f}")
 
 
 def check(args: Args) -> None:
@@ -234,21 +201,22 @@ def main(args: Args) -> None:
     result: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {}
     asked = {name: getattr(args, name) for name in ("targets", "repeats", "candidates", "iterations", "seed")}
     asked |= {"samples": SAMPLES, "threads": 1, "physics_step_ms": steps_ms()}
-    if not args.again and any(result.get(name, value) != value for name, value in asked.items()):
-        raise ValueError(f"{args.out.name} was measured with other arguments; --again measures all of it anew")
-    before = {} if args.again else result.get("settings", {})
-    result = {"what": __doc__.splitlines()[0], **asked, "paper": PAPER, "times": result.get("times", {})}
-    result["settings"] = before
+    same = all(result.get(name, value) == value for name, value in asked.items())
+    if not same and not args.again:
+        raise ValueError(f"{args.out.name} was measured with other arguments; --again begins it anew")
+    before, taken = (result.get(name, {}) if same else {} for name in ("settings", "times"))
+    result = {"what": __doc__.splitlines()[0], **asked, "paper": PAPER, "times": taken, "settings": before}
     with tempfile.TemporaryDirectory() as folder:
         if "errors" in args.parts:
             for setting in args.settings:
                 for shape in args.shapes:
-                    if shape in before.get(setting, {}):
+                    if shape in before.get(setting, {}) and not args.again:
                         continue
                     before.setdefault(setting, {})[shape] = errors(setting, shape, args, Path(folder))
-                    result["summary"] = summary(before)
+                    result |= {"summary": summary(before), "times": times_of_plans(before)}
                     save(args.out, result)
         result["summary"] = summary(before)
+        result["times"] = result["times"] or times_of_plans(before)
         if "times" in args.parts:
             for shape in args.shapes:
                 result["times"][shape] = times(shape, args, Path(folder))

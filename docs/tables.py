@@ -9,6 +9,7 @@ from typing import Any
 from collision_tables import COLLISION_TABLES
 from planning_tables import PLANNING_TABLES
 from results_json import RESULTS, ROOT, load, modern, packaged_models
+from strike_tables import STRIKE_TABLES
 
 GROUPS = ("linear", "angular", "joints")
 
@@ -466,4 +467,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "drift": drift,
     **COLLISION_TABLES,
     **PLANNING_TABLES,
+    **STRIKE_TABLES,
 }
