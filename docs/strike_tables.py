@@ -62,16 +62,17 @@ def changes() -> str:
 
 
 def by_setting() -> str:
-    """Mean position errors in each setting."""
+    """Mean errors in each setting, and what the simulators leave of the rests that they were fitted to."""
     result = load("strike_planning")
     names = list(next(iter(result["summary"].values()))["errors"])
     rows = []
     for setting, shapes in result["settings"].items():
         for shape, found in shapes.items():
-            runs = found["runs"]
+            runs, left = found["runs"], {one["name"]: one["rest_error"] for one in found["simulators"]}
             cells = [f"{1000 * mean(runs[n]['position']):.1f}, {mean(runs[n]['orientation']):.3f}" for n in names]
-            rows.append([setting, shape, *cells])
-    return markdown(["setting", "shape", *(f"`{n}`" if n == MUJOCO else n for n in names)], rows)
+            rows.append([setting, shape, *cells, *(f"{left[name]:.3f}" for name in PAPERS_OWN)])
+    heads = [f"`{n}`" if n == MUJOCO else n for n in names]
+    return markdown(["setting", "shape", *heads, "samples, `mujoco`", "samples, adapted"], rows)
 
 
 def _ratio(shape: str, which: str) -> str:
