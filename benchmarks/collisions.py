@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -26,21 +24,20 @@ from typing import Any
 import numpy as np
 import torch
 import tyro
+from searched_mujoco import measured, searched
 
 from nerd_gym.collision import CollisionModel
 from nerd_gym.collision.models.finetune import Component, paper_finetune, paper_identify
-from nerd_gym.collision.models.identify import Coordinates
 from nerd_gym.collision.models.laws import StrikeLaw
 from nerd_gym.collision.models.scratch import train_scratch
 from nerd_gym.collision.models.surrogate import OutcomeNet, relative_error, share_within
-from nerd_gym.collision.scenes.columns import COLUMNS, OUTCOME, STRIKE, VELOCITY
+from nerd_gym.collision.scenes.columns import COLUMNS, OUTCOME
 from nerd_gym.collision.scenes.mjcf import TIMESTEP
 from nerd_gym.collision.scenes.shapes import SHAPES
 from nerd_gym.collision.scenes.simulate import CollisionSimulator
 from nerd_gym.collision.training.dataset import CollisionPlan, generate
 from nerd_gym.collision.training.evaluate import plot, unseen
 from nerd_gym.collision.training.train import TrainSettings, train_net
-from nerd_gym.dynamics.identify.evolution import minimise
 from nerd_gym.utils.timing import save
 
 HERE = Path(__file__).parent
@@ -50,7 +47,6 @@ SETTINGS = ("A1", "A2", "B1", "B2", "C1", "C2")
 CONTROLS = ("N1", "N2", "N3")
 HARDER = ("H1", "H2", "H3")
 ADAPT, TEST = 10, 100
-EVALUATIONS = 200
 # Table II of the paper, by shape, measured on a robot; its threshold is not known.
 PAPER = {
     "MuJoCo, grid search": {"semicylinder": 0.64, "square": 0.50, "triangle": 0.49},
@@ -130,39 +126,11 @@ def accuracy(shape: str, data: Path) -> dict[str, Any]:
     return found
 
 
-def measured(setting: str, shape: str, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Samples from surrogate reality: strikes [N, 3] and velocities [N, 3]."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "samples.npz"
-        words = [setting, "--shape", shape, "--samples", str(ADAPT + TEST), "--seed", str(seed), "--out", str(path)]
-        subprocess.run([sys.executable, str(HERE / "surrogate_reality.py"), *words], check=True)
-        with np.load(path) as file:
-            return tuple(
-                torch.from_numpy(np.stack([file[n] for n in names], -1)).float() for names in (STRIKE, VELOCITY)
-            )
-
-
-def searched(simulator: CollisionSimulator, law: StrikeLaw, pre: torch.Tensor, post: torch.Tensor, seed: int):
-    """The training simulator with the parameters that fit the samples best, by CMA-ES."""
-    frame = Coordinates(law, torch.zeros(1))
-
-    def outcome(point: torch.Tensor, strikes: torch.Tensor) -> torch.Tensor:
-        values = frame.values(point.float()).double().numpy()
-        rows = np.concatenate([strikes.double().numpy(), np.broadcast_to(values, (len(strikes), 4))], 1)
-        return torch.from_numpy(simulator(rows)).float()
-
-    def cost(point: torch.Tensor) -> float:
-        return float(relative_error(outcome(point, pre), post).square().mean())
-
-    best = minimise(cost, torch.zeros(4, dtype=torch.float64), 1.0, EVALUATIONS, seed)
-    return lambda strikes: outcome(best, strikes)
-
-
 def adaptation(
     setting: str, shape: str, seed: int, model: CollisionModel, plain: StrikeLaw, simulator
 ) -> dict[str, Any]:
     """Shares within 10 % of each row on the test samples, and within 5 and 20 %."""
-    pre, post = measured(setting, shape, seed)
+    pre, post = measured(setting, shape, seed, ADAPT + TEST)
     x, y, test, true = pre[:ADAPT], post[:ADAPT], pre[ADAPT:], post[ADAPT:]
     base = model.laws[0]
     assert isinstance(base, StrikeLaw)

@@ -10,6 +10,7 @@ from collision_tables import COLLISION_TABLES
 from hybrid_tables import HYBRID_TABLES
 from planning_tables import PLANNING_TABLES
 from results_json import RESULTS, ROOT, load, modern, packaged_models
+from strike_tables import STRIKE_TABLES
 
 GROUPS = ("linear", "angular", "joints")
 
@@ -468,4 +469,5 @@ TABLES: dict[str, Callable[[], str]] = {
     **COLLISION_TABLES,
     **PLANNING_TABLES,
     **HYBRID_TABLES,
+    **STRIKE_TABLES,
 }
