@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from itertools import product
 
 import pytest
 import torch
@@ -196,6 +197,15 @@ def test_a_model_from_a_file_is_used_and_one_of_another_shape_refused(tmp_path):
 def test_wrong_options_are_named(options, words):
     with pytest.raises(ValueError, match=words):
         make_backend("hybrid", strike_robot("square"), 1, **({"slide_step": 0.001} | options))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_strikes_at_the_ends_of_the_actions_are_in_range(shape):
+    """What they are read back as from the simulation is rounded."""
+    actions = torch.tensor(list(product((-1.0, 0.0, 1.0), (-1.0, 1.0), (-1.0, 1.0))))
+    envs = make_vec(STRIKE, len(actions), backend="hybrid", shape=shape)
+    envs.reset(seed=0)
+    assert not envs.step(actions)[4]["out_of_range"].any()
 
 
 def test_options_of_the_other_kind_of_robot_are_refused():

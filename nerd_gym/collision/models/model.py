@@ -38,6 +38,7 @@ from .table import Table, check_finite, check_positive, check_samples, to_tensor
 
 PRETRAINED = Path(__file__).parent.parent / "pretrained"
 RECIPES = ("mix", "paper")
+ROUNDING = 1e-3  # of a range: a strike at its end that is read back from a simulator is up to 3.4e-4 beyond it
 MANY = 50  # samples from which a network from scratch is worth trying
 
 
@@ -199,13 +200,14 @@ class CollisionModel:
         return law.from_frame(x, total)
 
     def in_range(self, pre: Tensor) -> Tensor:
-        """[N] bool: whether strikes are within what the networks were trained on; rigid laws take any."""
+        """[N] bool: whether strikes are in the range of the training, but for rounding; rigid laws take any."""
         if self.shape is None:
             return torch.ones(len(pre), dtype=torch.bool, device=pre.device)
         bounds = ranges(self.shape)
         names = COLUMNS if pre.shape[1] == len(COLUMNS) else STRIKE
         low, high = pre.new_tensor([bounds[name] for name in names]).T
-        return ((pre >= low) & (pre <= high)).all(-1)
+        slack = ROUNDING * (high - low)
+        return ((pre >= low - slack) & (pre <= high + slack)).all(-1)
 
     def to(self, device: torch.device | str) -> CollisionModel:
         """The same model on a device."""
