@@ -72,8 +72,8 @@ class ContactSteps(Collisions):
         if forces is None:
             self._batch.step(rows, nstep=frames * self._substeps)
             return
-        others = np.setdiff1d(np.arange(self._count), rows)
-        kept, reached = forces.snapshot(), self._reached
+        some = len(rows) < self._count
+        kept, reached = forces.snapshot() if some else {}, self._reached
         given = self._force.clone()
         forces.joint_force.copy_(given[:, self._joints])
         forces.reached.zero_()
@@ -85,7 +85,8 @@ class ContactSteps(Collisions):
             self._batch.step(rows, nstep=1)
         self._force.copy_(given)
         self._reached = forces.reached.clone()
-        if len(others):
+        if some:
+            others = np.setdiff1d(np.arange(self._count), rows)
             forces.restore(kept, others)
             self._reached[others] = reached[others]
 

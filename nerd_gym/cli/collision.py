@@ -15,6 +15,8 @@ import tyro
 from nerd_gym.backends import DEFAULT
 from nerd_gym.utils.arguments import check_counts, check_seed, count
 
+from .dynamics import robot_of
+
 FOLDER = Path("out/collision")
 
 
@@ -230,11 +232,9 @@ class Contacts:
         from nerd_gym.backends import backend_class
         from nerd_gym.collision.training.contacts import ContactSettings, train_contacts
         from nerd_gym.data.reader import Data
-        from nerd_gym.robots.model import RobotModel
         from nerd_gym.utils.files import check_output
 
-        named = RobotModel.from_mjcf if self.robot.endswith(".xml") else RobotModel.named
-        robot = named(self.robot)
+        robot = robot_of(self.robot)
         backend_class(self.teacher)
         settings = ContactSettings(self.law, self.width, self.steps, self.batch, self.seed)
         out = self.out or FOLDER / f"contacts-{robot.name}-{self.teacher}.safetensors"

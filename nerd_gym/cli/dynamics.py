@@ -49,7 +49,7 @@ class Generate:
         from nerd_gym.data.task_rollouts import STARTS, default_share
         from nerd_gym.utils.files import check_output
 
-        robot = _robot(self.robot, self.ignore)
+        robot = robot_of(self.robot, self.ignore)
         options = tuple(map(key_value, self.option))
         share = default_share(robot) if self.task_share is None else self.task_share
         plan = DatasetPlan(
@@ -199,7 +199,7 @@ class Train:
             raise ValueError(f"{given} given; valid: nerd-gym train ROBOT, nerd-gym train --mjcf FILE")
         if self.data_transitions and not self.mjcf:
             raise ValueError(f"--data-transitions {self.data_transitions} goes with --mjcf only")
-        return _robot(self.robot or str(self.mjcf), self.ignore, own=not self.robot)
+        return robot_of(self.robot or str(self.mjcf), self.ignore, own=not self.robot)
 
     def _generate(self, robot, kind: str, data: Path) -> None:
         """Make the dataset if it is not there; one that is must be of the size that is asked for, if one is."""
@@ -243,7 +243,7 @@ class Evaluate:
         from nerd_gym.backends import make_backend
         from nerd_gym.dynamics.evaluate import run_evaluation
 
-        robot = _robot(self.robot, self.ignore)
+        robot = robot_of(self.robot, self.ignore)
         models: dict[str, Path | None] = {path.stem: path for path in self.model}
         for path in self.model:
             make_backend(self.backend, robot, 1, model=path).close()  # refuse a wrong one before anything is computed
@@ -270,7 +270,8 @@ def network_size(text: str) -> tuple[str, int]:
     return key, value
 
 
-def _robot(text: str, ignore: tuple[str, ...] = (), own: bool = False):
+def robot_of(text: str, ignore: tuple[str, ...] = (), own: bool = False):
+    """A packaged robot by name, or the path of an MJCF."""
     from nerd_gym.robots.model import RobotModel
 
     if own or text.endswith(".xml"):

@@ -33,7 +33,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -157,6 +157,16 @@ class RobotModel:
             text = " ".join(f"{x:.7g}" for x in np.ravel(array) + 0.0) if array.dtype.kind == "f" else str(array)
             digest.update(text.encode())
         return digest.hexdigest()[:16]
+
+    def check_learned(self, name: str, facts: dict[str, Any]) -> None:
+        """Refuse a model, by the facts in the file `name`, that is of another robot or frame time."""
+        if facts.get("robot_hash") != self.hash:
+            raise ValueError(
+                f"{name} was learned from robot {facts.get('robot')!r} ({facts.get('robot_hash')}); "
+                f"this is {self.name!r} ({self.hash})"
+            )
+        if abs(facts["frame_dt"] - self.frame_dt) > 1e-9:
+            raise ValueError(f"{name} has frames of {facts['frame_dt']} s; {self.name!r} has {self.frame_dt} s")
 
     @classmethod
     def named(cls, name: str) -> RobotModel:

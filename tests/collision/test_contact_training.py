@@ -48,3 +48,10 @@ def test_unknown_laws_and_sizes_are_refused():
         ContactSettings("magic")
     with pytest.raises(ValueError, match="steps is 0"):
         ContactSettings(steps=0)
+
+
+def test_a_law_that_does_not_go_with_the_robot_is_refused_at_once(tmp_path):
+    with pytest.raises(ValueError, match=r"pendulum_contact has a fixed base; the law 'constraint'"):
+        train_contacts(
+            dataset("pendulum_contact", "warp", tmp_path), tmp_path / "x", ContactSettings(CONSTRAINT), "a test"
+        )

@@ -78,13 +78,7 @@ def load_contacts(path: str | Path, robot: RobotModel) -> ContactModel:
         raise ValueError(f"{name} is of kind {facts.get('kind')!r}; a model of contacts has {KIND!r}")
     check_facts(name, facts, NEEDED)
     check_numbers(name, tensors)
-    if facts["robot_hash"] != robot.hash:
-        raise ValueError(
-            f"{name} was learned for robot {facts['robot']!r} ({facts['robot_hash']}); "
-            f"this is {robot.name!r} ({robot.hash})"
-        )
-    if abs(facts["frame_dt"] - robot.frame_dt) > 1e-9:
-        raise ValueError(f"{name} has frames of {facts['frame_dt']} s; {robot.name!r} has {robot.frame_dt} s")
+    robot.check_learned(name, facts)
     if not 1 <= facts["substeps"] <= MOST_SUBSTEPS:
         raise ValueError(f"{name} has substeps = {facts['substeps']}; valid: 1 to {MOST_SUBSTEPS}")
     gains, span = tensors.get("gains"), tensors.get("span")

@@ -94,11 +94,19 @@ def train_contacts(data: Data, out: Path, settings: ContactSettings, command: st
     facts = model.facts | {"r2": {name: 1 - value for name, value in left.items()}}
     model = replace(model, facts=facts)
     model.save(out)
+    _checkpoint(out).unlink(missing_ok=True)  # not before: other laws may still be fitted after the network
     return model
+
+
+def _checkpoint(out: Path) -> Path:
+    return out.with_suffix(".checkpoint")
 
 
 def _best_law(data: Data, out: Path, settings: ContactSettings, facts: dict[str, Any]) -> ContactModel:
     robot, generator = data.robot, torch.Generator().manual_seed(settings.seed)
+    laws = [settings.law] if settings.law != AUTO else [law for law in LAWS[:-1] if _fits(robot, law)]
+    if not _fits(robot, laws[0]):
+        raise ValueError(f"{robot.name} has a fixed base; the law {CONSTRAINT!r} is for robots with a free one")
     order = torch.randperm(len(data.train["q"]), generator=generator)
     cut = max(1, round(VALIDATION * len(order)))
     runs = [{name: value[rows] for name, value in data.train.items()} for rows in (order[cut:], order[:cut])]
@@ -116,22 +124,19 @@ def _best_law(data: Data, out: Path, settings: ContactSettings, facts: dict[str,
         )
     substeps = substeps_of(data, runs[0], states)
     samples = contact_samples(robot, substeps, springs=limits == SPRING)
-    span = _span(samples)
+    depth, speed = _depths_and_speeds(samples)
+    span = float(depth.max()), float(speed.max())
     fitting = {name: value[:FITTING] for name, value in substeps.items()}
     stopped = states_where(beyond_limits, robot, runs[0], FITTING, generator)
     if len(stopped):
         also = substeps_of(data, runs[0], stopped)
         order = torch.randperm(len(fitting["q"]) + len(also["q"]), generator=generator)
         fitting = {name: torch.cat([value, also[name]])[order] for name, value in fitting.items()}
-    laws = [settings.law] if settings.law != AUTO else [law for law in LAWS[:-1] if _fits(robot, law)]
-    if not _fits(robot, laws[0]):
-        raise ValueError(f"{robot.name} has a fixed base; the law {CONSTRAINT!r} is for robots with a free one")
     tried: dict[str, ContactModel] = {}
     left: dict[str, dict[str, float]] = {}
     for law in laws:
         if law == NETWORK:
-            checkpoint = out.with_suffix(".checkpoint")
-            network = _train_network(robot, samples, settings, checkpoint, facts)
+            network = _train_network(robot, samples, settings, _checkpoint(out), facts)
             tried[law] = ContactModel(law, network=network, limits=limits, span=span)
         else:
             tried[law] = _fit(robot, law, fitting, limits, span)
@@ -168,11 +173,11 @@ def _limits(robot: RobotModel, frames: Transitions) -> str:
     return min(errors, key=errors.__getitem__)
 
 
-def _span(samples: Samples) -> tuple[float, float]:
-    """The largest depth and speed of a contact."""
+def _depths_and_speeds(samples: Samples) -> tuple[Tensor, Tensor]:
+    """Of the points inside the ground, [M] each."""
     inside = samples["depth"] > 0
     speed = (samples["along"].square() + samples["slide"].square().sum(-1)).sqrt()
-    return float(samples["depth"].max()), float(speed[inside].max())
+    return samples["depth"][inside], speed[inside]
 
 
 class HybridFrames:
@@ -243,9 +248,7 @@ def _train_network(
     robot: RobotModel, samples: Samples, settings: ContactSettings, checkpoint: Path, facts: dict[str, Any]
 ) -> ContactForceNet:
     """A network of the force of a contact, from substeps; a twentieth of them chooses the weights."""
-    inside = samples["depth"] > 0
-    speed = (samples["along"].square() + samples["slide"].square().sum(-1)).sqrt()
-    depth, fast = (float(torch.quantile(x[inside][:100_000], 0.9)) for x in (samples["depth"], speed))
+    depth, fast = (float(torch.quantile(x[:100_000], 0.9)) for x in _depths_and_speeds(samples))
     # The force that would have given the change alone, along the normal of the deepest point.
     lift = torch.einsum("bvx,bx->bv", samples["effect"][:, :, 0], samples["normal"][:, 0])
     force = float((samples["change"].norm(dim=1) / lift.norm(dim=1).clamp(min=1e-12)).median())
@@ -273,5 +276,4 @@ def _train_network(
     recipe = Recipe(steps=settings.steps, batch=settings.batch, ema=0.99, seed=settings.seed)
     loop = TrainingLoop(network, sample, loss, validate, recipe, checkpoint, facts, f"contacts of {robot.name}")
     loop.run()
-    checkpoint.unlink(missing_ok=True)
     return network

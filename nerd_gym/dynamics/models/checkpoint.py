@@ -61,13 +61,7 @@ def load_model(path: str | Path, robot: RobotModel) -> tuple[dict[str, Tensor], 
         if name in facts and not 1 <= facts[name] <= LARGEST_SIZE:
             raise ValueError(f"{path.name} has {name} = {facts[name]!r}; valid: 1 to {LARGEST_SIZE}")
     check_contact_law(path.name, tensors, facts)
-    if facts.get("robot_hash") != robot.hash:
-        raise ValueError(
-            f"{path.name} was learned from robot {facts.get('robot')!r} ({facts.get('robot_hash')}); "
-            f"this is {robot.name!r} ({robot.hash})"
-        )
-    if abs(facts["frame_dt"] - robot.frame_dt) > 1e-9:
-        raise ValueError(f"{path.name} has frames of {facts['frame_dt']} s; {robot.name!r} has {robot.frame_dt} s")
+    robot.check_learned(path.name, facts)
     return tensors, facts
 
 
