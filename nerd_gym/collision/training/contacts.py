@@ -32,8 +32,8 @@ from nerd_gym.dynamics.identify.contact_law import Gains, fit_constraint_law, fi
 from nerd_gym.dynamics.training.loop import Recipe, TrainingLoop
 from nerd_gym.dynamics.training.structured import CLEAR, TOUCHING, inside_limits
 from nerd_gym.dynamics.training.train import unexplained
+from nerd_gym.physics.torch.contact import ContactPoints
 from nerd_gym.physics.torch.contact_net import ContactForceNet
-from nerd_gym.physics.torch.engine import ContactPoints
 from nerd_gym.physics.warp.constraint_params import ConstraintLaw
 from nerd_gym.robots.links import read_links
 from nerd_gym.robots.model import RobotModel

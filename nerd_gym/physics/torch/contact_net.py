@@ -65,7 +65,12 @@ class ContactForceNet(nn.Module):
 
 
 def packed_rows(linear: nn.Linear) -> Tensor:
+    """A layer as kernels read it."""
+    return pack_rows(linear.weight, linear.bias)
+
+
+def pack_rows(weight: Tensor, bias: Tensor) -> Tensor:
     """Every row of a layer in blocks [..., 4]: weights, zeros, and last the bias (physics/warp/functions.py)."""
-    size = 4 * blocks_for(linear.in_features)
-    zeros = linear.weight.new_zeros(linear.out_features, size - linear.in_features - 1)
-    return torch.cat([linear.weight, zeros, linear.bias[:, None]], 1).view(-1, 4).detach()
+    inputs = weight.shape[1]
+    zeros = weight.new_zeros(len(weight), 4 * blocks_for(inputs) - inputs - 1)
+    return torch.cat([weight, zeros, bias[:, None]], 1).view(-1, 4).detach()

@@ -4,11 +4,14 @@ Spatial vectors are in world axes about the base's origin (a fixed base: the wor
 degrees of freedom, whose motion axes are those of its qd: linear velocity in world axes, angular velocity in body axes.
 All links at once: `above` [l, j] says which degree of freedom moves which link, so that sums over the tree are products
 with it; only poses, and the articulated-body recursion, go link by link. Nothing is written in place.
+
+Parameters are those of one robot, or of every robot of the batch: [B, ...] before the shapes that `Parameters` names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -20,29 +23,12 @@ from nerd_gym.robots.links import Links, read_links
 from nerd_gym.robots.model import RobotModel
 from nerd_gym.robots.rotations import quat_exp, quat_multiply, quat_to_matrix
 
-from .contact import ContactLaw, penalty
+from .contact import ContactLaw, ContactPoints, penalty
+from .impulse import Impulses
 from .spatial import force_cross, motion_cross, skew, spatial_inertia
 
 JointLaw = Callable[[Tensor, Tensor], Tensor]  # q, qd [B, nj] -> forces [B, nj]
 Ground = tuple[Tensor, Tensor]  # point and normal [B, 3]
-AT_REST = 1e-14  # (m/s)^2, so that the slip has a slope where there is none
-
-
-class ContactPoints(NamedTuple):
-    """C points of B robots over planes."""
-
-    depth: Tensor  # [B, C], negative over the ground
-    along: Tensor  # [B, C], velocity along the normal
-    slide: Tensor  # [B, C, 3], velocity across it
-    normal: Tensor  # [B, 1 or C, 3]
-    jacobian: Tensor  # [B, C, nv, 3]
-
-    def force(self, law: ContactLaw) -> Tensor:
-        """[B, C, 3] under a law; none where the depth is not positive."""
-        slip = torch.sqrt(self.slide.square().sum(-1) + AT_REST)
-        push, drag = law(self.depth.clamp(min=0.0), self.along, slip)
-        force = push[..., None] * self.normal - drag[..., None] * self.slide
-        return torch.where((self.depth > 0)[..., None], force, 0.0)
 
 
 @dataclass(frozen=True)
@@ -156,15 +142,15 @@ class Articulated:
         for l in range(self.first, self.count):
             at = self.parent[l]
             up, position = (rotations[at], positions[at]) if at >= 0 else world
-            rotation = up @ p.rotation[l]
-            axis = rotation @ p.axis[l]
-            position = position + up @ p.offset[l]
+            rotation = up @ p.rotation[..., l, :, :]
+            axis = _times(rotation, p.axis[..., l, :])
+            position = position + _times(up, p.offset[..., l, :])
             angle = angles[:, l - self.first, None]
             if self._slide[l]:
                 position = position + angle * axis
                 axes.append(torch.cat([torch.zeros_like(axis), axis], -1)[:, None])
             else:
-                k = skew(p.axis[l])
+                k = skew(p.axis[..., l, :])
                 rotation = rotation @ (
                     eye + torch.sin(angle)[..., None] * k + (1 - torch.cos(angle))[..., None] * k @ k
                 )
@@ -184,7 +170,7 @@ class Articulated:
             turning = torch.cat([torch.zeros_like(w), -torch.linalg.cross(w, v)], -1)
             change = torch.cat([turning[:, None], torch.zeros_like(step[:, 1:6]), change], 1)
         falling = torch.cat([torch.zeros_like(self.parameters.gravity), -self.parameters.gravity], -1)
-        return Motion(velocity, self.above @ change + falling)
+        return Motion(velocity, self.above @ change + (falling if falling.ndim == 1 else falling[:, None]))
 
     def inertias(self, pose: Pose) -> Tensor:
         """Spatial inertias [B, L, 6, 6] of the links about the base's origin."""
@@ -202,7 +188,7 @@ class Articulated:
     def armature(self) -> Tensor:
         """[nv, nv]."""
         own = self.parameters.armature
-        return torch.diag(torch.cat([own.new_zeros(self.base), own]))
+        return torch.diag_embed(torch.cat([own.new_zeros((*own.shape[:-1], self.base)), own], -1))
 
     def mass_and_bias(self, pose: Pose, qd: Tensor) -> tuple[Tensor, Tensor]:
         """H [B, nv, nv] and the force [B, nv] that motion and gravity need at zero acceleration."""
@@ -227,7 +213,7 @@ class Articulated:
             j = self.dof(l)
             axis, at = axes[:, j], self.parent[l]
             reaction = (inertias[l] @ axis[..., None])[..., 0]
-            scale = (axis * reaction).sum(-1) + armature[l - self.first]
+            scale = (axis * reaction).sum(-1) + armature[..., l - self.first]
             rest = force[:, j] - (axis * needs[l]).sum(-1)
             pushes[l] = reaction, scale, rest
             if at >= 0:
@@ -292,21 +278,23 @@ class Articulated:
         force: Tensor,
         dt: float,
         ground: Ground | None = None,
-        contact_law: ContactLaw | None = None,
+        contact_law: ContactLaw | Impulses | None = None,
         joint_law: JointLaw | None = None,
+        augment: Augment | None = None,
+        time: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """One step of semi-implicit Euler under joint forces [B, nj]."""
+        """One step of semi-implicit Euler under joint forces [B, nj].
+
+        Contacts are a law of forces, or impulses that are found all at once. `augment` may change what it sees.
+        """
+        if contact_law is not None and ground is None:
+            raise ValueError("a contact law was given without a ground")
         pose = self.pose(q)
-        pull = self.on_joints(force) + self.joint_force(q, qd)
-        if contact_law is not None:
-            if ground is None:
-                raise ValueError("a contact law was given without a ground")
-            pull = pull + self.contact_force(q, pose, qd, ground, contact_law)
-        if joint_law is not None:
-            pull = pull + self.on_joints(joint_law(q[:, self.robot.joint_q], qd[:, self.robot.joint_qd]))
-        H, bias = self.mass_and_bias(pose, qd)
-        qd = qd + dt * torch.linalg.solve(H, pull - bias)
-        return self.moved(q, dt * qd), qd
+        points = None
+        if contact_law is not None and ground is not None:
+            points = self.contact_points(q, pose, qd, ground)
+        now = Moment(self, q, qd, force, pose, points, contact_law, None, time)
+        return (now if augment is None else augment(now)).advance(dt, joint_law)
 
     def moved(self, q: Tensor, step: Tensor) -> Tensor:
         """q [B, nq] moved on by a step [B, nv]."""
@@ -321,14 +309,64 @@ class Articulated:
         qd: Tensor,
         force: Tensor,
         ground: Ground | None = None,
-        contact_law: ContactLaw | None = None,
+        contact_law: ContactLaw | Impulses | None = None,
         joint_law: JointLaw | None = None,
+        augment: Augment | None = None,
+        substeps: int | None = None,
+        time: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """One frame in the robot's substeps."""
-        dt = self.robot.frame_dt / self.robot.substeps
-        for _ in range(self.robot.substeps):
-            q, qd = self.substep(q, qd, force, dt, ground, contact_law, joint_law)
+        """One frame in the robot's substeps, or in so many; `time` [B] at its start, for what asks for it."""
+        substeps = self.robot.substeps if substeps is None else substeps
+        dt = self.robot.frame_dt / substeps
+        for k in range(substeps):
+            now = None if time is None else time + k * dt
+            q, qd = self.substep(q, qd, force, dt, ground, contact_law, joint_law, augment, now)
         return q, qd
+
+    def but(self, **values: Any) -> Articulated:
+        """The same robot with other values of its parameters."""
+        other = copy(self)
+        other.parameters = self.parameters.but(**values)
+        return other
+
+
+class Moment(NamedTuple):
+    """What a substep starts from, and everything that it computes with."""
+
+    engine: Articulated
+    q: Tensor  # [B, nq]
+    qd: Tensor  # [B, nv]
+    force: Tensor  # [B, nj] on the joints
+    pose: Pose
+    points: ContactPoints | None  # None: without contacts
+    contact_law: ContactLaw | Impulses | None
+    wrench: Tensor | None = None  # [B, L, 6] on the links besides, moment and force about the base's origin
+    time: Tensor | None = None  # [B], if anything asks for it
+
+    def advance(self, dt: float, joint_law: JointLaw | None = None) -> tuple[Tensor, Tensor]:
+        """q and qd after `dt`."""
+        engine, q, qd, force, pose, points, law, wrench, _ = self
+        robot = engine.robot
+        pull = engine.on_joints(force) + engine.joint_force(q, qd)
+        if points is not None and law is not None and not isinstance(law, Impulses):
+            pull = pull + torch.einsum("bcjx,bcx->bj", points.jacobian, points.force(law))
+        if joint_law is not None:
+            pull = pull + engine.on_joints(joint_law(q[:, robot.joint_q], qd[:, robot.joint_qd]))
+        if wrench is not None:
+            pull = pull + (pose.axes * (engine.above.mT @ wrench)).sum(-1)
+        H, bias = engine.mass_and_bias(pose, qd)
+        after = qd + dt * torch.linalg.solve(H, pull - bias)
+        if points is not None and isinstance(law, Impulses):
+            after = after + law(points, H, qd, after, dt)
+        return engine.moved(q, dt * after), after
+
+
+Augment = Callable[[Moment], Moment]  # what changes the quantities of a substep
+
+
+def _times(matrix: Tensor, vector: Tensor) -> Tensor:
+    """[B, 3, 3] times [3] or [B, 3]."""
+    return matrix @ vector if vector.ndim == 1 else (matrix @ vector[..., None])[..., 0]
 
 
 def limit_force(q: Tensor, qd: Tensor, low: Tensor, high: Tensor, gains: Tensor | tuple[float, float]) -> Tensor:

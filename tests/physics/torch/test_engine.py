@@ -9,7 +9,10 @@ import torch
 from torch.nn.functional import normalize
 
 from nerd_gym import RobotModel
+from nerd_gym.physics.torch.contact import hunt_crossley
 from nerd_gym.physics.torch.engine import Articulated, read_parameters
+from nerd_gym.physics.torch.impulse import Impulses
+from nerd_gym.robots.contacts import candidate_places
 from tests.support.grid import ROBOTS, ROOT, robot
 from tests.support.states import backend_at, fixed_base_state, ground, wide_state
 
@@ -82,38 +85,93 @@ def test_a_frame_is_the_warp_kernels(name):
     assert (next_q - teacher.q).abs().median() < 1e-6
 
 
-@pytest.mark.parametrize("name", ["ant", "anymal", "pendulum_contact"])
-def test_gradients_are_finite_differences(name):
-    """Of 20 substeps in contact by state, force, mass, inertia, friction and stiffness of contact."""
-    model, n = robot(name), 3
-    parameters = read_parameters(model)
-    q, qd, force = standing(model, n)
-    plane = tuple(x.double() for x in ground(model, n)) if model.free_base else below(model, q)
-    names = ("q", "qd", "force", "mass", "inertia", "contact_gains", "damping")
-    start = {"q": q, "qd": qd, "force": force}
-    start |= {name: getattr(parameters, name) for name in names if name not in start}
-    generator = torch.Generator().manual_seed(1)
+GROUPS = ("mass", "com", "inertia", "offset", "rotation", "axis", "armature", "damping", "stiffness", "rest")
+GROUPS += ("limit_gains", "lower", "upper", "gravity")
+LAWS = {
+    "penalty": lambda engine, gains: engine.penalty(),
+    "hunt_crossley": lambda engine, gains: hunt_crossley(gains),
+    "impulses": lambda engine, gains: Impulses(*gains, sweeps=4),
+}
+GAINS = {"penalty": [0.0], "hunt_crossley": [2e4, 1.5, 0.5, 0.6, 0.8, 0.1], "impulses": [0.6, 0.3, 0.2, 1e-3]}
 
-    def value(**changed: torch.Tensor) -> torch.Tensor:
-        given = start | changed
-        own = {name: given[name] for name in names if name not in ("q", "qd", "force")}
+
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    "name, law",
+    [
+        *(("pendulum_contact", law) for law in LAWS),
+        *(("ant", law) for law in ("penalty", "hunt_crossley")),
+        slow("ant", "impulses"),
+        *(slow("anymal", law) for law in LAWS),
+    ],
+)
+def test_gradients_are_finite_differences(name, law):
+    """Of 20 substeps in contact and beyond a limit by state, force, and every group of parameters."""
+    model, n = robot(name), 1
+    q, qd, force = standing(model, n)
+    parameters = read_parameters(model)
+    bent = q[0, model.joint_q]
+    parameters = parameters.but(  # every joint has a spring, and is beyond its lower limit
+        stiffness=torch.full_like(parameters.damping, 3.0),
+        damping=torch.full_like(parameters.damping, 0.5),
+        lower=bent + 0.2,
+        upper=bent + 3.0,
+    )
+    plane = tuple(x.double() for x in ground(model, n)) if model.free_base else below(model, q)
+    start = {"q": q, "qd": qd, "force": force, "gains": torch.tensor(GAINS[law], dtype=torch.float64)}
+    start |= {name: getattr(parameters, name) for name in (*GROUPS, "contact_gains")}
+    generator = torch.Generator().manual_seed(1)
+    weights = torch.randn(n, model.nq + model.nv, generator=generator, dtype=torch.float64)
+
+    def value(given: dict[str, torch.Tensor]) -> torch.Tensor:
+        own = {name: given[name] for name in (*GROUPS, "contact_gains")}
         engine = Articulated(model, parameters.but(**own))
         state = given["q"], given["qd"]
         for _ in range(20):
-            state = engine.substep(*state, given["force"], 2e-4, plane, engine.penalty())
+            state = engine.substep(*state, given["force"], 2e-4, plane, LAWS[law](engine, given["gains"]))
         return torch.cat(state, -1).mul(weights).sum()
 
-    weights = torch.randn(n, model.nq + model.nv, generator=generator, dtype=torch.float64)
-    touching = Articulated(model).contact_force(q, Articulated(model).pose(q), qd, plane, Articulated(model).penalty())
-    assert touching.abs().amax(-1).min() > 1  # every robot is in contact
-    for name in names:
-        x = start[name].clone().requires_grad_()
-        (slope,) = torch.autograd.grad(value(**{name: x}), x)
-        way = torch.randn(x.shape, generator=generator, dtype=torch.float64) * start[name].abs().clamp(min=0.1)
-        h = 3e-5  # where rounding and curvature cost about the same
-        ahead, back = (value(**{name: start[name] + sign * h * way}) for sign in (1, -1))
-        expected, found = (ahead - back) / (2 * h), (slope * way).sum()
-        assert found == pytest.approx(expected.item(), rel=1e-5), name
+    engine = Articulated(model, parameters)
+    points = engine.contact_points(q, engine.pose(q), qd, plane)
+    assert (points.depth.amax(-1) > 1e-3).all()  # every robot is in contact
+    asked = {name: x.clone().requires_grad_() for name, x in start.items()}
+    found = torch.autograd.grad(value(asked), list(asked.values()), allow_unused=True)
+    unused = {"penalty": {"gains"}, "hunt_crossley": {"contact_gains"}, "impulses": {"contact_gains"}}[law]
+    for (name, x), slope in zip(start.items(), found, strict=True):
+        assert (slope is None) == (name in unused), name
+        if slope is None:
+            continue
+        way = torch.randn(x.shape, generator=generator, dtype=torch.float64) * x.abs().clamp(min=0.1)
+        h = 3e-5
+        with torch.no_grad():
+            at = {k: value(start | {name: x + k * h * way}).item() for k in (-2, -1, 1, 2)}
+        expected = (8 * (at[1] - at[-1]) - at[2] + at[-2]) / (12 * h)  # right to the fourth order
+        assert (slope * way).sum().item() == pytest.approx(expected, rel=1e-5, abs=1e-9), name
+
+
+@pytest.mark.parametrize(
+    "law, count", [("penalty", 10_000), ("hunt_crossley", 10_000), ("impulses", 500), slow("impulses", 10_000)]
+)
+def test_gradients_are_finite_in_any_contact(law, count):
+    """States of Ant, some of them deep in the ground, at rest, or just touching."""
+    model = robot("ant")
+    q, qd = (x.double() for x in wide_state(model, count))
+    qd[::7] = 0.0
+    plane = tuple(x.double() for x in ground(model, len(q)))
+    height = candidate_places(model, q.numpy())[..., 2] - model.candidates.radius
+    q[::5, 2] -= torch.as_tensor(height.min(-1))[::5]  # to the last bit
+    engine = Articulated(model)
+    assert (engine.contact_points(q, engine.pose(q), qd, plane).depth > 0).any(-1).float().mean() > 0.3
+    q.requires_grad_()
+    qd.requires_grad_()
+    gains = torch.tensor(GAINS[law], dtype=torch.float64, requires_grad=True)
+    after = engine.substep(q, qd, torch.zeros(len(q), model.nj).double(), 2e-3, plane, LAWS[law](engine, gains))
+    torch.cat(after, -1).sum().backward()
+    assert all(x.isfinite().all() for x in (*after, q.grad, qd.grad))
+    assert law == "penalty" or gains.grad.isfinite().all()
 
 
 def standing(model: RobotModel, n: int) -> tuple[torch.Tensor, ...]:
@@ -123,8 +181,6 @@ def standing(model: RobotModel, n: int) -> tuple[torch.Tensor, ...]:
     qd = 0.3 * torch.randn(n, model.nv, generator=generator, dtype=torch.float64)
     force = 3 * torch.randn(n, model.nj, generator=generator, dtype=torch.float64)
     if model.free_base:
-        from nerd_gym.robots.contacts import candidate_places
-
         lowest = candidate_places(model, q.numpy())[0, :, 2] - model.candidates.radius
         q[:, 2] -= lowest.min() + 0.01
         qd[:, 0] += 0.5
@@ -135,8 +191,6 @@ def standing(model: RobotModel, n: int) -> tuple[torch.Tensor, ...]:
 
 def below(model: RobotModel, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """A plane through the lowest point of a fixed base's arm."""
-    from nerd_gym.robots.contacts import candidate_places
-
     height = candidate_places(model, q.numpy())[..., 2] - model.candidates.radius
     point = torch.zeros(len(q), 3, dtype=torch.float64)
     point[:, 2] = torch.as_tensor(height.min(-1)) + 0.01
