@@ -36,6 +36,9 @@ BACKENDS = {
     "hybrid": Entry(
         f"{__name__}.hybrid", "HybridBackend", ("mujoco", "warp"), "MuJoCo with learned collisions (CLASH)"
     ),
+    "augmented": Entry(
+        f"{__name__}.augmented", "AugmentedBackend", ("warp",), "warp's engine with networks inside (NeuralSim)"
+    ),
 }
 DEFAULT = "warp"
 

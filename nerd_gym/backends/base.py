@@ -30,7 +30,7 @@ class Backend(ABC):
 
     name: ClassVar[str]
     options: ClassVar[dict[str, str]] = {}  # option -> one line of help; these are the valid keywords
-    learned: ClassVar[bool] = False  # whether data, not equations alone, decide how the robot moves
+    learned: bool = False  # whether data, not equations alone, decide how the robot moves
     on_device: ClassVar[bool] = True  # whether a step stays on the device; False: it copies through the host
     features: ClassVar[frozenset[str]] = frozenset()  # of robots/features.py, those that it simulates
     rows_exact = True  # whether a row's bits are the same in a batch of any size

@@ -66,8 +66,12 @@ class WarpBackend(Backend):
 
     def _make_launcher(self) -> Launcher:
         arrays = (self.q, self.qd, self.ground_point, self.ground_normal)
-        constants = [self._tree, self.params, Networks()]
+        constants = [self._tree, self.params, self._kernel_networks()]
         return Launcher(self._kernel, self._width, constants, self.robot.nj, *arrays, self._threads)
+
+    def _kernel_networks(self) -> Any:
+        """None, here."""
+        return Networks()
 
     def change_params(self, **values: Any) -> None:
         """Set fields of ``params`` (gravity, contact gains, ...) for the steps to come."""

@@ -27,6 +27,7 @@ from .functions import network_blocks
 from .joints import limit_torque, network_torques
 from .lane_state import lane_reader
 from .links import link_functions
+from .scalar_nets import ScalarNet, scalar_contact, scalar_torques
 from .simd import any_positive, cross, dot, rows, simd_types, views
 from .spatial import matrix_of, quat_times, turned, unit_quat
 from .tree import Networks, PhysicsParams, Tree, TreeShape
@@ -34,11 +35,18 @@ from .tree import Networks, PhysicsParams, Tree, TreeShape
 
 @lru_cache(maxsize=32)
 def frame_kernel(
-    shape: TreeShape, width: int, contact_net: int = 0, torque_net: int = 0, published: bool = False
+    shape: TreeShape,
+    width: int,
+    contact_net: int = 0,
+    torque_net: int = 0,
+    published: bool = False,
+    contact_scalars: ScalarNet | None = None,
+    torque_scalars: ScalarNet | None = None,
 ) -> wp.Kernel:
     """The kernel for robots of this shape: one frame of environments `first`, `first` + 1, ...; `width` in a thread.
 
     contact_net and torque_net are the hidden widths of a learned model's networks; 0: the analytical law, no network.
+    contact_scalars and torque_scalars are networks of an augmented engine, which add to the analytical forces.
     """
     links, nv, contacts, free = len(shape.parents), shape.nv, shape.contacts, shape.free
     first_joint = 1 if free else 0
@@ -48,6 +56,13 @@ def frame_kernel(
     Number, Vector, Quat, Matrix = simd_types(width)
     per_dof, per_link, per_entry = (rows(size, width) for size in (nv, links, entries))
     contact_fours, torque_fours = network_blocks(6, contact_net), network_blocks(4 * (links - first_joint), torque_net)
+    contact_of, torque_of = contact_scalars or ScalarNet(0, 0, 0), torque_scalars or ScalarNet(0, 0, 0)
+    if contact_scalars:
+        contact_fours = contact_of.blocks(3)
+    if torque_scalars:
+        torque_fours = torque_of.blocks(2 * (links - first_joint))
+    contact_first, contact_second, contact_kind = contact_of
+    torque_first, torque_second, torque_kind = torque_of
     contact_size, torque_size = 4 * contact_fours, 4 * torque_fours
     ContactRoom, TorqueRoom = rows(contact_size, width), rows(torque_size, width)
     blocks, wides = views(rows(4, width), width), views(wp.types.vector(4 * width, wp.float32), width)
@@ -82,12 +97,12 @@ def frame_kernel(
         H = numbers(wp.address_of(H_room), 0, entries)
         x_room = per_dof()
         x = numbers(wp.address_of(x_room), 0, nv)
-        if wp.static(contact_net > 0):
+        if wp.static(contact_net + contact_first > 0):
             contact_room = ContactRoom()
             contact_layers = numbers(wp.address_of(contact_room), 0, contact_size)
             contact_blocks = blocks(wp.address_of(contact_room), 0, contact_fours)
             contact_wides = wides(wp.address_of(contact_room), 0, contact_fours)
-        if wp.static(torque_net > 0):
+        if wp.static(torque_net + torque_first > 0):
             torque_room = TorqueRoom()
             torque_layers = numbers(wp.address_of(torque_room), 0, torque_size)
             torque_blocks = blocks(wp.address_of(torque_room), 0, torque_fours)
@@ -148,6 +163,19 @@ def frame_kernel(
                                 contact_blocks,
                                 contact_wides,
                             )
+                        elif wp.static(contact_first > 0):
+                            push = scalar_contact(
+                                networks.contact,
+                                deep,
+                                velocity,
+                                normal,
+                                physics,
+                                contact_first,
+                                contact_second,
+                                contact_kind,
+                                contact_layers,
+                                contact_blocks,
+                            )
                         else:
                             push = penalty_force(deep, velocity, normal, physics)
                         s.bias_f[l] = s.bias_f[l] - push
@@ -165,6 +193,19 @@ def frame_kernel(
                     torque_blocks,
                     torque_wides,
                 )
+            if wp.static(torque_first > 0):
+                learned = scalar_torques(
+                    networks.torque,
+                    position,
+                    speed,
+                    tree,
+                    first_joint,
+                    torque_first,
+                    torque_second,
+                    torque_kind,
+                    torque_layers,
+                    torque_blocks,
+                )
 
             # Of the published simulator, other links' inertias may stand for a link's in H, but not in its bias.
             form = True
@@ -180,7 +221,7 @@ def frame_kernel(
                 rate = speed[l]
                 pull = tau[l] - tree.damping[l] * rate - tree.stiffness[l] * angle
                 pull = pull + limit_torque(angle, rate, tree.lower[l], tree.upper[l], physics)
-                if wp.static(torque_net > 0):
+                if wp.static(torque_net + torque_first > 0):
                     pull = pull + learned[l]
                 x[l + dof_shift] = pull - bias_of(s, tree, l)
                 if form:
@@ -239,6 +280,10 @@ def frame_kernel(
     key = f"frame_{shape.key}_{width}"
     if contact_net or torque_net:
         key += f"_{contact_net}_{torque_net}"
+    if contact_scalars:
+        key += f"_contact_{contact_scalars.key}"
+    if torque_scalars:
+        key += f"_torque_{torque_scalars.key}"
     if published:
         key += "_published"
     module = wp.get_module(f"nerd_gym.frame.{key}")
