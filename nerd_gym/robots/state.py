@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .features import HINGE
 from .model import RobotModel
-from .rotations import wrap_angle
+from .rotations import quat_conjugate, quat_log, quat_multiply, wrap_angle
 
 # The stated range of a healthy state: beyond it every simulation here has come apart.
 Q_LIMIT = 1e4
@@ -51,8 +51,21 @@ def state_error(robot: RobotModel, a: Tensor, b: Tensor) -> dict[str, Tensor]:
     return errors
 
 
+def displacement(robot: RobotModel, start: Tensor, end: Tensor) -> Tensor:
+    """[N, nv]: the step in qd's axes that leads from states q [N, nq] to others, hinges the shorter way round."""
+    joints = _joint_steps(robot, start, end)
+    if not robot.free_base:
+        return joints
+    turned = quat_log(quat_multiply(quat_conjugate(start[:, 3:7]), end[:, 3:7]))
+    return torch.cat([end[:, :3] - start[:, :3], turned, joints], 1)
+
+
 def joint_difference(robot: RobotModel, a: Tensor, b: Tensor) -> Tensor:
     """[N, nj]: how far the joints of states q [N, nq] are apart, hinges the shorter way round."""
-    off = a[:, robot.joint_q] - b[:, robot.joint_q]
-    hinge = torch.as_tensor(robot.mj_model.jnt_type[-robot.nj :] == HINGE, device=off.device)
-    return torch.where(hinge, wrap_angle(off), off).abs()
+    return _joint_steps(robot, b, a).abs()
+
+
+def _joint_steps(robot: RobotModel, start: Tensor, end: Tensor) -> Tensor:
+    step = end[:, robot.joint_q] - start[:, robot.joint_q]
+    hinge = torch.as_tensor(robot.mj_model.jnt_type[robot.mj_model.njnt - robot.nj :] == HINGE, device=step.device)
+    return torch.where(hinge, wrap_angle(step), step)

@@ -55,6 +55,7 @@ class AugmentedModel(nn.Module):
         if contact not in CONTACTS:
             raise ValueError(f"unknown contact {contact!r}; valid: {', '.join(CONTACTS)}")
         self.robot, self.contact, self.sweeps = robot, contact, sweeps
+        self._plain: dict[tuple[torch.dtype, str], Articulated] = {}  # with the MJCF's values
         self.blueprint = Blueprint() if blueprint is None else blueprint
         self.catalogue = Catalogue(robot)
         self.wires = self.blueprint.resolve(robot)
@@ -88,9 +89,10 @@ class AugmentedModel(nn.Module):
 
     def engine(self, dtype: torch.dtype = torch.float64, device: Any = "cpu") -> Articulated:
         """The equations of motion with this model's values."""
-        own = read_parameters(self.robot, dtype=dtype, device=device)
-        given = {name: value.to(device, dtype) for name, value in self.values.items()}
-        return Articulated(self.robot, own.but(**given))
+        key = dtype, str(device)
+        if key not in self._plain:
+            self._plain[key] = Articulated(self.robot, read_parameters(self.robot, dtype=dtype, device=device))
+        return self._plain[key].but(**{name: value.to(device, dtype) for name, value in self.values.items()})
 
     def contact_law(self, engine: Articulated) -> ContactLaw | Impulses | None:
         """Of the ground; None for a robot without one."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,7 +22,8 @@ from nerd_gym.utils.files import atomic_write
 from nerd_gym.utils.optional import require
 from nerd_gym.utils.progress import progress
 
-OPTIMISERS = ("soap", "adamw")
+OPTIMISERS = ("soap", "adamw", "lbfgs")
+ITERATIONS = 20  # of L-BFGS in a step
 TrainingBatch = Any
 
 
@@ -52,7 +53,9 @@ class Recipe:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
 
     def rate(self, step: int) -> float:
-        """The learning rate at a step: a linear rise, then a cosine to zero."""
+        """The learning rate at a step: a linear rise, then a cosine to zero. L-BFGS finds its own on a line."""
+        if self.optimiser == "lbfgs":
+            return 1.0
         rise = min(self.warmup, max(1, self.steps // 10))
         return self.lr * min(1.0, (step + 1) / rise) * 0.5 * (1 + math.cos(math.pi * step / self.steps))
 
@@ -60,12 +63,27 @@ class Recipe:
 def make_optimiser(module: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     """The optimiser of a recipe; SOAP comes from the package pytorch_optimizer."""
     parameters = [p for p in module.parameters() if p.requires_grad]
+    if recipe.optimiser == "lbfgs":
+        return lbfgs(parameters, ITERATIONS)
     if recipe.optimiser == "adamw":
         return torch.optim.AdamW(parameters, lr=recipe.lr, weight_decay=recipe.weight_decay)
     soap = require("pytorch_optimizer", extra="train").SOAP
     betas = (0.95, 0.95)
     return soap(
         parameters, recipe.lr, betas, weight_decay=recipe.weight_decay, precondition_frequency=recipe.precondition
+    )
+
+
+def lbfgs(parameters: Iterable[Tensor], iterations: int, evaluations: int | None = None) -> torch.optim.LBFGS:
+    """One step of it makes so many iterations, each with a search along its line."""
+    return torch.optim.LBFGS(
+        parameters,
+        max_iter=iterations,
+        max_eval=evaluations,
+        history_size=50,
+        tolerance_grad=0.0,
+        tolerance_change=0.0,
+        line_search_fn="strong_wolfe",
     )
 
 
@@ -146,6 +164,8 @@ class TrainingLoop:
         recipe = self.recipe
         for group in self.optimiser.param_groups:
             group["lr"] = recipe.rate(self.step)
+        if recipe.optimiser == "lbfgs":
+            return self._lbfgs_step(rank, world)
         self.optimiser.zero_grad(set_to_none=True)
         loss = self.loss(self.sample(self.generator(rank), recipe.batch))
         loss.backward()
@@ -160,6 +180,21 @@ class TrainingLoop:
                     self.average[key].lerp_(value, 1 - decay)
         return loss.item()
 
+    def _lbfgs_step(self, rank: int, world: int) -> float:
+        """Some iterations on the batch of the first step: what was learned of its curvature holds for no other."""
+        generator = torch.Generator().manual_seed((self.recipe.seed << 40) + (rank << 32))
+        batch, values = self.sample(generator, self.recipe.batch), []
+        before = {key: value.clone() for key, value in self.module.state_dict().items()}
+        closure: Any = self._closure(self.optimiser, batch, world, values.append)
+        self.optimiser.step(closure)
+        now = self.module.state_dict()
+        if not all(bool(value.isfinite().all()) for value in now.values() if value.is_floating_point()):
+            self.module.load_state_dict(before)  # a line that led nowhere; the history is of no use either
+            self.optimiser = make_optimiser(self.module, self.recipe)
+            now = before
+        self.average = {key: value.detach().clone() for key, value in now.items()}
+        return min(values)
+
     def _validate(self) -> dict[str, float]:
         """Errors of the averaged weights; the best so far are kept."""
         weights = {key: value.clone() for key, value in self.module.state_dict().items()}
@@ -173,37 +208,39 @@ class TrainingLoop:
         self.module.load_state_dict(weights)
         return errors
 
+    def _closure(
+        self, optimiser: torch.optim.Optimizer, batch: TrainingBatch, world: int, tell: Callable[[float], Any]
+    ) -> Callable[[], Tensor]:
+        """The loss of a batch with its slopes, as L-BFGS asks for it."""
+
+        def closure() -> Tensor:
+            optimiser.zero_grad()
+            loss = self.loss(batch)
+            loss.backward()
+            average_gradients(self.module, world)
+            value = loss.detach()
+            if world > 1:  # the line search must decide alike everywhere
+                distributed.all_reduce(value)
+                value /= world
+            tell(value.item())
+            return value
+
+        return closure
+
     def _polish(self, rank: int, world: int) -> None:
         """L-BFGS from the best weights on one large batch; what it finds is kept if it rolls out better."""
         recipe = self.recipe
         self.module.load_state_dict(self.best_weights)
         batch = self.sample(self.generator(rank), recipe.polish_batch)
         # All iterations in one step: torch's L-BFGS searches its lines only within one.
-        optimiser = torch.optim.LBFGS(
-            self.module.parameters(),
-            max_iter=recipe.polish,
-            max_eval=4 * recipe.polish,
-            history_size=50,
-            tolerance_grad=0.0,
-            tolerance_change=0.0,
-            line_search_fn="strong_wolfe",
-        )
+        optimiser = lbfgs(self.module.parameters(), recipe.polish, 4 * recipe.polish)
         with progress(desc="polish", unit="evaluation", disable=rank > 0) as bar:
 
-            def closure() -> Tensor:
-                optimiser.zero_grad()
-                loss = self.loss(batch)
-                loss.backward()
-                average_gradients(self.module, world)
-                value = loss.detach()
-                if world > 1:  # the line search must decide alike everywhere
-                    distributed.all_reduce(value)
-                    value /= world
+            def tell(value: float) -> None:
                 bar.update()
-                bar.set_postfix(loss=f"{value.item():.3g}")
-                return value
+                bar.set_postfix(loss=f"{value:.3g}")
 
-            optimiser.step(closure)
+            optimiser.step(self._closure(optimiser, batch, world, tell))
         self.average = {key: value.detach().clone() for key, value in self.module.state_dict().items()}
         self.step += recipe.polish
         self._validate()

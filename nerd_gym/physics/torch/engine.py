@@ -29,6 +29,7 @@ from .spatial import force_cross, motion_cross, skew, spatial_inertia
 
 JointLaw = Callable[[Tensor, Tensor], Tensor]  # q, qd [B, nj] -> forces [B, nj]
 Ground = tuple[Tensor, Tensor]  # point and normal [B, 3]
+DRY_SPEED = 0.1  # rad/s or m/s
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Parameters:
     axis: Tensor  # [L, 3]
     armature: Tensor  # [nj]
     damping: Tensor  # [nj]
+    dry_friction: Tensor  # [nj], Coulomb's; against a rate it is times tanh(rate / DRY_SPEED)
     stiffness: Tensor  # [nj]
     rest: Tensor  # [nj], where the springs rest
     lower: Tensor  # [nj]
@@ -50,6 +52,8 @@ class Parameters:
     limit_gains: Tensor  # [2] ke, kd
     contact_gains: Tensor  # [4] ke, kd, kf, mu
     gravity: Tensor  # [3]
+    candidate: Tensor  # [C, 3], centres of the candidate points in the frames of their links
+    radius: Tensor  # [C]
 
     def but(self, **values: Any) -> Parameters:
         """A copy with other values."""
@@ -81,10 +85,16 @@ def read_parameters(
     def tensor(x: Any) -> Tensor:
         return torch.as_tensor(np.array(x), device=device).to(dtype)
 
+    carriers = [links["frames"][int(body)] for body in robot.candidates.body]
+    local = [
+        position + rotation @ at
+        for (_, rotation, position), at in zip(carriers, robot.candidates.position, strict=True)
+    ]
     return Parameters(
         **{name: tensor(links[name]) for name in ("mass", "com", "inertia", "offset", "rotation", "axis")},
         armature=tensor(links.get("armature", m.dof_armature[joints])),
         damping=tensor(links.get("damping", m.dof_damping[joints])),
+        dry_friction=tensor(np.zeros(robot.nj)),
         stiffness=tensor(m.jnt_stiffness[int(robot.free_base) :]),
         rest=tensor(m.qpos_spring[robot.joint_q]),
         lower=tensor(robot.joint_range[:, 0]),
@@ -92,6 +102,8 @@ def read_parameters(
         limit_gains=tensor(robot.limit_gains),
         contact_gains=tensor(robot.contact_gains),
         gravity=tensor(m.opt.gravity),
+        candidate=tensor(np.reshape(local, (-1, 3))),
+        radius=tensor(robot.candidates.radius),
     )
 
 
@@ -116,13 +128,8 @@ class Articulated:
             above[l] = above[parent] if parent >= 0 else 0.0
             above[l, slice(0, 6) if l < self.first else self.dof(l)] = 1.0
         self.above = tensor(above)  # [L, nv]
-        carriers = [links["frames"][int(body)] for body in robot.candidates.body]
-        self._candidate_link = torch.as_tensor([link for link, _, _ in carriers], dtype=torch.long, device=like.device)
-        local = [
-            position + rotation @ at
-            for (_, rotation, position), at in zip(carriers, robot.candidates.position, strict=True)
-        ]
-        self._candidate, self._radius = tensor(np.reshape(local, (-1, 3))), tensor(robot.candidates.radius)
+        carriers = [links["frames"][int(body)][0] for body in robot.candidates.body]
+        self._candidate_link = torch.as_tensor(carriers, dtype=torch.long, device=like.device)
 
     def dof(self, link: int) -> int:
         """Where a link's joint stands in qd."""
@@ -241,7 +248,7 @@ class Articulated:
         p = self.parameters
         at, rate = q[:, self.robot.joint_q], qd[:, self.robot.joint_qd]
         own = limit_force(at, rate, p.lower, p.upper, p.limit_gains) - p.damping * rate - p.stiffness * (at - p.rest)
-        return self.on_joints(own)
+        return self.on_joints(own - p.dry_friction * torch.tanh(rate / DRY_SPEED))
 
     def on_joints(self, force: Tensor) -> Tensor:
         """Forces [B, nj] as forces [B, nv] that do not push the base."""
@@ -252,10 +259,10 @@ class Articulated:
         point, normal = (x[:, None] for x in ground)
         if self.first:
             point = point - q[:, None, :3]
-        link = self._candidate_link
-        centre = pose.position[:, link] + (pose.rotation[:, link] @ self._candidate[..., None])[..., 0]
-        depth = self._radius - ((centre - point) * normal).sum(-1)
-        at = (centre - self._radius[:, None] * normal)[:, :, None].expand(-1, -1, self.robot.nv, -1)
+        link, radius = self._candidate_link, self.parameters.radius
+        centre = pose.position[:, link] + (pose.rotation[:, link] @ self.parameters.candidate[..., None])[..., 0]
+        depth = radius - ((centre - point) * normal).sum(-1)
+        at = (centre - radius[..., None] * normal)[:, :, None].expand(-1, -1, self.robot.nv, -1)
         w, v = (part[:, None].expand_as(at) for part in pose.axes.split(3, -1))
         jacobian = (v + torch.linalg.cross(w, at)) * self.above[link][..., None]
         velocity = (jacobian * qd[:, None, :, None]).sum(2)

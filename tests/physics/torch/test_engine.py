@@ -85,8 +85,20 @@ def test_a_frame_is_the_warp_kernels(name):
     assert (next_q - teacher.q).abs().median() < 1e-6
 
 
-GROUPS = ("mass", "com", "inertia", "offset", "rotation", "axis", "armature", "damping", "stiffness", "rest")
-GROUPS += ("limit_gains", "lower", "upper", "gravity")
+GROUPS = (
+    "mass",
+    "com",
+    "inertia",
+    "offset",
+    "rotation",
+    "axis",
+    "armature",
+    "damping",
+    "dry_friction",
+    "stiffness",
+    "rest",
+)
+GROUPS += ("limit_gains", "lower", "upper", "gravity", "candidate", "radius")
 LAWS = {
     "penalty": lambda engine, gains: engine.penalty(),
     "hunt_crossley": lambda engine, gains: hunt_crossley(gains),
@@ -185,7 +197,7 @@ def standing(model: RobotModel, n: int) -> tuple[torch.Tensor, ...]:
         q[:, 2] -= lowest.min() + 0.01
         qd[:, 0] += 0.5
     else:
-        q += torch.tensor([0.4, 0.3])
+        q -= torch.tensor([0.4, 0.3])  # the far end is the lowest
     return q, qd, force
 
 

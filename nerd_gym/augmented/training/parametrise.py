@@ -1,0 +1,99 @@
+"""Parameters of an engine as an optimiser sees them: free numbers about 0, which keep the values physical.
+
+What must not be negative is the start's value times an exponential (or, where the start is 0, a multiple of its usual
+size, cut at 0). Inertias stay positive definite, rotations and axes stay such. Everything else is a displacement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from nerd_gym.augmented.models.model import AugmentedModel
+from nerd_gym.physics.torch.spatial import skew
+
+POSITIVE = (
+    "mass",
+    "armature",
+    "damping",
+    "dry_friction",
+    "stiffness",
+    "limit_gains",
+    "contact_gains",
+    "radius",
+    "contact_values",
+)
+FIXED = ("lower", "upper")  # infinite where a joint has no limit
+Map = Callable[[Tensor, Tensor, Tensor], Tensor]  # start, its usual size, free numbers -> value
+
+
+def _positive(start: Tensor, usual: Tensor, free: Tensor) -> Tensor:
+    return torch.where(start > 0, start * torch.exp(free), (usual * free).clamp(min=0.0))
+
+
+def _displaced(start: Tensor, usual: Tensor, free: Tensor) -> Tensor:
+    return start + usual * free
+
+
+def _inertia(start: Tensor, usual: Tensor, free: Tensor) -> Tensor:
+    stretch = torch.linalg.matrix_exp(0.25 * (free + free.mT))
+    return stretch @ start @ stretch.mT
+
+
+def _turned(start: Tensor, usual: Tensor, free: Tensor) -> Tensor:
+    return start @ torch.linalg.matrix_exp(free - free.mT)
+
+
+def _turned_axis(start: Tensor, usual: Tensor, free: Tensor) -> Tensor:
+    return (torch.linalg.matrix_exp(skew(free)) @ start[..., None])[..., 0]
+
+
+MAPS: dict[str, Map] = {"inertia": _inertia, "rotation": _turned, "axis": _turned_axis}
+MAPS |= dict.fromkeys(POSITIVE, _positive)
+
+
+class FreeNumbers(nn.Module):
+    """The map of one parameter; `mask` [like it] says which of its numbers are free."""
+
+    start: Tensor
+    usual: Tensor
+    mask: Tensor
+
+    def __init__(self, name: str, start: Tensor, mask: Tensor | None = None):
+        super().__init__()
+        self._map = MAPS.get(name, _displaced)
+        self.register_buffer("start", start.clone())
+        self.register_buffer("usual", torch.full_like(start, USUAL.get(name, 0.1)))
+        mask = torch.ones_like(start) if mask is None else mask.to(start)
+        self.register_buffer("mask", mask)
+
+    def forward(self, free: Tensor) -> Tensor:
+        return self._map(self.start, self.usual, free * self.mask)
+
+    def right_inverse(self, value: Tensor) -> Tensor:
+        """The free numbers of the start, which is all that is asked for."""
+        return torch.zeros_like(value)
+
+
+USUAL = {"com": 0.02, "offset": 0.05, "candidate": 0.005, "gravity": 0.2, "rest": 0.1, "damping": 0.02}
+
+
+def free_parameters(model: AugmentedModel, masks: dict[str, Tensor] | None = None) -> None:
+    """Replace the values of a model by free numbers, until :func:`fixed_parameters`."""
+    masks = masks or {}
+    for name in list(model.values):
+        parametrize.register_parametrization(model.values, name, FreeNumbers(name, model.values[name], masks.get(name)))
+    if model.contact_values is not None:
+        own = FreeNumbers("contact_values", model.contact_values, masks.get("contact_values"))
+        parametrize.register_parametrization(model, "contact_values", own)
+
+
+def fixed_parameters(model: AugmentedModel) -> None:
+    """Back to plain values."""
+    for module in (model.values, model):
+        if parametrize.is_parametrized(module):
+            for name in list(module.parametrizations):  # pyright: ignore[reportArgumentType]
+                parametrize.remove_parametrizations(module, name)

@@ -1,0 +1,184 @@
+"""Training of an augmented engine end to end: `nerd-gym augment`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nerd_gym.augmented.models.blueprint import Blueprint
+from nerd_gym.augmented.models.file import save_augmented
+from nerd_gym.augmented.models.model import PARAMETERS, AugmentedModel
+from nerd_gym.dynamics.training.loop import Recipe, TrainingLoop
+from nerd_gym.physics.torch.engine import read_parameters
+from nerd_gym.robots.model import RobotModel
+
+from .parametrise import FIXED, fixed_parameters, free_parameters
+from .windows import Scales, Trajectories, WindowLoss, cut, errors_of, normalise, rolled, rows_of
+
+IDENTIFIABLE = tuple(name for name in PARAMETERS if name not in FIXED)
+HELD_ROWS = 256  # rollouts of held-back runs in a validation
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train."""
+
+    horizon: int = 1  # frames of a window, rolled out from its measured start; 0: whole trajectories
+    stride: int = 1  # frames between the starts of windows
+    truncate: int = 0  # frames after which gradients are cut; 0: never
+    substeps: int | None = None  # None: the robot's
+    optimiser: str = "lbfgs"  # a step is 20 iterations on all windows; or adamw, whose step is one batch
+    steps: int = 30
+    batch: int = 0  # windows in a step; 0: all
+    lr: float = 3e-3  # of adamw
+    ridge: float = (
+        1e-6  # on weights of networks and free numbers of parameters, beside a loss that is about 1 at the start
+    )
+    position: float = 1.0  # weight of errors of q
+    velocity: float = 1.0  # weight of errors of qd
+    held_frames: int = 50  # of rollouts of held-back runs, which decide what is kept
+    seed: int = 0
+    identify: tuple[str, ...] = field(default=())  # parameters of the engine that are trained too
+
+    def __post_init__(self):
+        for name, least in (("horizon", 0), ("stride", 1), ("truncate", 0), ("steps", 1), ("batch", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        for name in self.identify:
+            if name not in IDENTIFIABLE:
+                raise ValueError(f"unknown parameter {name!r}; valid: {', '.join(IDENTIFIABLE)}")
+
+
+def new_model(
+    robot: RobotModel,
+    blueprint: Blueprint | None,
+    windows: Trajectories,
+    contact: str = "penalty",
+    identify: Sequence[str] = (),
+    seed: int = 0,
+) -> AugmentedModel:
+    """With fresh networks, sized by data, and the MJCF's values of the parameters to identify."""
+    own = read_parameters(robot)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = AugmentedModel(robot, blueprint, {name: getattr(own, name) for name in identify}, contact)
+    normalise(model, windows)
+    return model
+
+
+class Trainer:
+    """A model, its data as windows, and the loop that fits the one to the other.
+
+    `masks` say which numbers of a parameter are free, those that are 1.
+    """
+
+    def __init__(
+        self,
+        model: AugmentedModel,
+        train: Trajectories,
+        held: Trajectories,
+        settings: Settings,
+        masks: dict[str, Tensor] | None = None,
+    ):
+        self.model, self.settings, self.masks = model, settings, masks
+        length = train["force"].shape[1]
+        self.windows = cut(train, settings.horizon or length, settings.stride if settings.horizon else length)
+        frames = min(settings.held_frames, held["force"].shape[1])
+        self.held = cut(held, frames, frames)
+        count = len(self.held["q"])
+        self.held = rows_of(self.held, torch.linspace(0, count - 1, min(HELD_ROWS, count)).long())
+        robot = model.robot
+        self.scales = Scales.of(robot, self.windows)
+        held_scales = Scales.of(robot, self.held)
+        self._held_size = held_scales.step
+        s = settings
+        self._loss = WindowLoss(model, self.scales, s.substeps, s.truncate, s.position, s.velocity)
+
+    def sample(self, generator: torch.Generator, size: int) -> Trajectories:
+        """Windows; all of them if as many are asked for."""
+        count = len(self.windows["q"])
+        if size >= count:
+            return self.windows
+        return rows_of(self.windows, torch.randperm(count, generator=generator)[:size])
+
+    def loss(self, windows: Trajectories) -> Tensor:
+        """Of the rollouts, of the networks' weights and of how far parameters are from their start."""
+        weights = [layer.weight for net in self.model.scalar_nets for layer in net.linears]
+        free = [value for name, value in self.model.named_parameters() if name.endswith(".original")]
+        size = windows["q"].new_zeros(()) + sum(x.square().sum() for x in (*weights, *free))
+        return self._loss(windows) + self.settings.ridge * size
+
+    def held_error(self) -> float:
+        """Root mean square of displacements over rollouts of held-back runs, in parts of how far these move."""
+        q, _ = rolled(self.model, self.held, self.settings.substeps)
+        off = errors_of(self.model.robot, self.held, q)[:, 1:] / self._held_size
+        return float(off.square().mean().sqrt())
+
+    def run(self, checkpoint: Path, facts: dict[str, Any], loop: type[TrainingLoop] = TrainingLoop) -> dict[str, Any]:
+        """Train; the model keeps the weights that roll out best. Gives facts."""
+        s = self.settings
+        batch = s.batch or len(self.windows["q"])
+        recipe = Recipe(
+            steps=s.steps,
+            batch=batch,
+            optimiser=s.optimiser,
+            lr=s.lr,
+            ema=0.0 if s.optimiser == "lbfgs" else 0.99,
+            validate=min(s.steps, 30),
+            seed=s.seed,
+        )
+        before = self.held_error()
+        free_parameters(self.model, self.masks)
+        weights = {key: value.clone() for key, value in self.model.state_dict().items()}
+        validate = {"held": self.held_error}
+        trained = loop(
+            self.model,
+            self.sample,
+            self.loss,
+            lambda: {name: error() for name, error in validate.items()},
+            recipe,
+            checkpoint,
+            facts | {"settings": _plain(asdict(s))},
+            "augment",
+        )
+        curve = trained.run()
+        if not trained.best < before:  # never worse on held-back runs than the start
+            self.model.load_state_dict(weights)
+        fixed_parameters(self.model)
+        return {
+            "held_error": {"frames": self.held["force"].shape[1], "start": before, "end": min(before, trained.best)},
+            "kept": "trained" if trained.best < before else "the start, which no step rolled out better than",
+            "curve": curve,
+        }
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def augment(
+    robot: RobotModel,
+    blueprint: Blueprint,
+    train: Trajectories,
+    held: Trajectories,
+    out: Path,
+    settings: Settings,
+    contact: str = "penalty",
+    command: str = "",
+    data: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Train a blueprint on trajectories and write the model; the same call goes on where it was stopped."""
+    checkpoint = out.with_suffix(".checkpoint")
+    model = new_model(robot, blueprint, cut(train, 1), contact, settings.identify, settings.seed)
+    facts = {"command": command, "contact": contact, "wires": [wire.text for wire in blueprint.wires]}
+    trainer = Trainer(model, train, held, settings)
+    found = trainer.run(checkpoint, facts)
+    facts = {"command": command, "settings": _plain(asdict(settings)), **found, **(data or {})}
+    save_augmented(out, model, facts)
+    checkpoint.unlink(missing_ok=True)
+    return facts
