@@ -1,8 +1,8 @@
 """Damping discovery: networks on both joints of a double pendulum find out by themselves that they need its rates.
 
 The data are simulated: the engine itself with joint damping 0.5 and 0.3, of which the augmented engine knows nothing.
-Each joint's network may read angles and rates of both joints, places and velocities of both links, and the time. A
-feed-forward network that predicts the next state is trained on as many and on more samples.
+Each joint's network may read angles and rates of both joints, where both links point, velocities of the lower link, and
+the time; those of the upper one are the shoulder's rate over again. A feed-forward network that predicts the next state is trained on as many and on more samples.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from nerd_gym.utils.timing import save
 HERE = Path(__file__).parent
 ROBOT = HERE / "robots" / "double_pendulum.xml"
 DAMPING = (0.5, 0.3)
-INPUTS = ["q/*", "qd/*", "up/*/x", "up/*/z", "velocity/*/vx", "velocity/*/vz", "velocity/*/wy", "time"]
+INPUTS = ["q/*", "qd/*", "up/*/x", "up/*/z", "velocity/lower/vx", "velocity/lower/vz", "velocity/lower/wy", "time"]
 STEPS, FREE = 15, 5
 
 
@@ -35,7 +35,7 @@ STEPS, FREE = 15, 5
 class Args:
     """Discover damping."""
 
-    seeds: int = 3
+    seeds: tuple[int, ...] = (0, 1, 2)
     """Of data and networks."""
     lasso: float = 3e-3
     """Size of the penalty, beside a loss that is 1 at the start."""
@@ -142,7 +142,7 @@ def main(args: Args) -> None:
     torch.set_num_threads(1)
     robot, rows = RobotModel.from_mjcf(ROBOT), []
     with tempfile.TemporaryDirectory() as folder:
-        for seed in range(args.seeds):
+        for seed in args.seeds:
             rows.append(one_seed(args, robot, seed, Path(folder)))
             about = {"what": __doc__.splitlines()[0], "damping": DAMPING, "inputs": INPUTS, "lasso": args.lasso}
             save(args.out, about | {"steps": STEPS, "of_which_without_penalty": FREE, "rows": rows})
