@@ -2,7 +2,8 @@
 
 The data are simulated: the engine itself with joint damping 0.5 and 0.3, of which the augmented engine knows nothing.
 Each joint's network may read angles and rates of both joints, where both links point, velocities of the lower link, and
-the time; those of the upper one are the shoulder's rate over again. A feed-forward network that predicts the next state is trained on as many and on more samples.
+the time; those of the upper link are the shoulder's rate over again. A feed-forward network that predicts the next
+rates is trained on as many samples and on more. Penalty and sizes were chosen with seeds from 10 on.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ HERE = Path(__file__).parent
 ROBOT = HERE / "robots" / "double_pendulum.xml"
 DAMPING = (0.5, 0.3)
 INPUTS = ["q/*", "qd/*", "up/*/x", "up/*/z", "velocity/lower/vx", "velocity/lower/vz", "velocity/lower/wy", "time"]
-STEPS, FREE = 15, 5
+STEPS, FREE = 15, 7
 
 
 @dataclass
@@ -50,7 +51,7 @@ def simulated(robot: RobotModel, count: int, frames: int, seed: int) -> Trajecto
     generator = torch.Generator().manual_seed(seed)
     model = AugmentedModel(robot, values={"damping": torch.tensor(DAMPING)})
     q = torch.pi * (2 * torch.rand(count, 2, generator=generator).double() - 1)
-    qd = 2 * torch.randn(count, 2, generator=generator).double()
+    qd = torch.randn(count, 2, generator=generator).double()
     data = {"q": q[:, None].expand(-1, frames + 1, -1), "qd": qd[:, None].expand(-1, frames + 1, -1)}
     data |= {"force": q.new_zeros(count, frames, 2)}
     data |= {name: q.new_zeros(count, 3) for name in ("ground_point", "ground_normal")}
@@ -122,7 +123,7 @@ def one_seed(args: Args, robot: RobotModel, seed: int, folder: Path) -> dict[str
     test = simulated(robot, 20, 900, 10 * seed + 2)
     blueprint = Blueprint()
     for joint in robot.joint_names:
-        blueprint.wire(f"tau/{joint}", INPUTS, hidden=(8,), activation="tanh")
+        blueprint.wire(f"tau/{joint}", INPUTS, hidden=(5, 5))
     model = new_model(robot, blueprint, cut(train, 1), seed=seed)
     settings = Settings(horizon=1, steps=STEPS, position=0.0, ridge=1e-9, held_frames=200, seed=seed)
     lasso = Lasso(args.lasso)

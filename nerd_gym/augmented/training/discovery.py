@@ -1,23 +1,26 @@
 """Which signals matter: a sparse-group lasso on the first layers, and a search over wirings.
 
 The penalty is lasso * ((1 - share) sum of the norms of columns + share * sum of absolute weights), a column being what
-a network reads of one signal. A step is 20 iterations of L-BFGS on what is not zero, with the penalty rounded at zero.
-Then columns are set to zero, the smallest first, where that makes the sum of loss and unrounded penalty less; and a few
-proximal steps on the first layers bring back those that were wrongly zero.
+a network reads of one signal. All columns start at zero. Before a step every network takes up the one signal whose
+slope is most above what the penalty asks, by a proximal step (or one network does without its smallest, which comes back
+if it was missed); the step is 20 iterations of L-BFGS on all that is not zero, with the penalty rounded at zero; after
+it, columns without which the sum of loss and unrounded penalty is hardly more are set to zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nerd_gym.augmented.models.blueprint import Blueprint
 from nerd_gym.augmented.models.model import AugmentedModel
+from nerd_gym.augmented.models.network import ScalarNet
 from nerd_gym.dynamics.training.loop import TrainingLoop
 from nerd_gym.robots.model import RobotModel
 
@@ -25,8 +28,9 @@ from .train import Settings, Trainer, new_model
 from .windows import Trajectories, cut
 
 ROUNDED = 1e-4  # weights below this are in the rounded part of the penalty
-PROXIMAL_STEPS = 3  # after every step of L-BFGS
-LEAST_STEP, MOST_STEP = 1e-6, 1e6
+GROWN = 2  # steps before the first that does without a signal
+WORTH = 0.02  # of the objective, what a signal must be worth to be kept
+FIRST_STEP, LEAST_STEP = 1.0, 1e-6  # lengths of proximal steps
 TOLERANCE = 0.1  # how much worse on held-back runs than the best a smaller wiring may be
 
 
@@ -36,10 +40,16 @@ class Lasso:
 
     size: float  # beside a loss that is 1 at the start
     share: float = 0.1  # on single weights, not columns
+    upper: float = 0.0  # on squared weights of later layers, or these grow while the first ones shrink
 
     def __call__(self, weight: Tensor, rounded: float = ROUNDED) -> Tensor:
         norms = torch.sqrt(weight.square().sum(0) + rounded**2).sum()
         return self.size * ((1 - self.share) * norms + self.share * torch.sqrt(weight.square() + rounded**2).sum())
+
+    def excess(self, slope: Tensor) -> Tensor:
+        """By how much the slopes [h, n] of columns at zero are above what keeps them there, [n]."""
+        beyond = (slope.abs() - self.size * self.share).clamp(min=0.0)
+        return beyond.norm(dim=0) - self.size * (1 - self.share)
 
     def proximal(self, weight: Tensor, step: float) -> Tensor:
         """The least of the penalty and half the squared distance over `step`: exact zeros."""
@@ -64,11 +74,29 @@ class LassoTrainer(Trainer):
         super().__init__(model, train, held, settings)
         self.lasso, self.free = lasso, free
         self.firsts = [net.linears[0].weight for net in model.scalar_nets]
+        self._reads: list[Tensor] = []  # per wire [N, n], what its network reads in the windows' first substeps
+        hooks = [net.register_forward_pre_hook(self._note) for net in model.scalar_nets]
         with torch.no_grad():
             self._start = float(super().loss(self.windows).clamp(min=1e-30))
+        for hook in hooks:
+            hook.remove()
         self.penalised, self._masked = True, True
         for weight in self.firsts:
             weight.register_hook(lambda slope, weight=weight: self._of_survivors(slope, weight))
+        self._read_nothing()
+
+    @torch.no_grad()
+    def _read_nothing(self) -> None:
+        """First layers of zeros before others that are not: the model is still the plain engine, and can learn."""
+        for net in self.model.scalar_nets:
+            first, *later = net.linears
+            first.weight.zero_()
+            for layer in (first, *later):
+                layer.bias.zero_()
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(self.settings.seed)
+                for layer in later:
+                    nn.init.normal_(layer.weight, std=layer.in_features**-0.5)
 
     def _of_survivors(self, slope: Tensor, weight: Tensor) -> Tensor:
         return slope * (weight.detach().norm(dim=0) > 0) if self._masked else slope
@@ -78,79 +106,132 @@ class LassoTrainer(Trainer):
         return super().loss(windows) / self._start
 
     def loss(self, windows: Trajectories) -> Tensor:
-        penalty = sum((self.lasso(weight) for weight in self.firsts), windows["q"].new_zeros(()))
-        return self.fit(windows) + (penalty if self.penalised else 0.0)
+        if not self.penalised:
+            return self.fit(windows)
+        return self.fit(windows) + sum((self.lasso(weight) for weight in self.firsts), self._upper())
 
-    def shrink(self) -> None:
-        """Drop columns, then take proximal steps."""
-        self._drop()
-        self._proximal_steps()
+    def _upper(self) -> Tensor:
+        later = [layer.weight.square().sum() for net in self.model.scalar_nets for layer in net.linears[1:]]
+        return self.lasso.upper * torch.stack(later).sum()
+
+    def _note(self, net: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        assert isinstance(net, ScalarNet)
+        if len(self._reads) < len(self.model.wires):
+            self._reads.append(((inputs[0] - net.centre) / net.scale).flatten(0, -2))
+
+    def change(self, step: int) -> Callable[[], None]:
+        """Take up signals, or, later and in turn, do without one; the step made, what this gives judges it."""
+        if step > GROWN and step % 2:
+            return self._without_one()
+        self._grow()
+        return lambda: None
+
+    def _grow(self) -> None:
+        """Every network takes up the signal that it misses most, if the penalty is worth it."""
+        for weight, slope in zip(self.firsts, self._slopes(), strict=True):
+            zero = weight.detach().norm(dim=0) == 0
+            excess = torch.where(zero, self.lasso.excess(slope), 0.0)
+            if not float(excess.max()) > 0:
+                continue
+            column, step, least = int(excess.argmax()), FIRST_STEP, self._objective()
+            while step > LEAST_STEP:
+                with torch.no_grad():
+                    weight[:, [column]] = self.lasso.proximal(-step * slope[:, [column]], step)
+                if self._objective() < least:
+                    break
+                step /= 4
+            else:
+                with torch.no_grad():
+                    weight[:, column] = 0.0
 
     @torch.no_grad()
-    def _drop(self) -> None:
-        """Set columns to zero, the smallest first, where the unrounded objective gets less by it."""
-        norms = [(float(n), w, k) for w in self.firsts for k, n in enumerate(w.norm(dim=0)) if n > 0]
-        least = self._objective()
-        for _, weight, column in sorted(norms, key=lambda row: row[0]):
-            before = weight[:, column].clone()
-            weight[:, column] = 0.0
-            value = self._objective()
-            if value <= least:
-                least = value
-            else:
-                weight[:, column] = before
+    def drop(self) -> None:
+        """Set columns to zero, the smallest first, that the unrounded objective can nearly do without."""
+        most = (1 + WORTH) * self._objective()
+        for wire, column in self._ranked():
+            before = self.firsts[wire].clone()
+            self._replace(wire, column)
+            if self._objective() > most:
+                self.firsts[wire].copy_(before)
 
+    def _ranked(self) -> list[tuple[int, int]]:
+        """Wire and column of all signals that survive, the smallest first."""
+        norms = [
+            (float(n), i, k) for i, w in enumerate(self.firsts) for k, n in enumerate(w.detach().norm(dim=0)) if n > 0
+        ]
+        return [(wire, column) for _, wire, column in sorted(norms)]
+
+    @torch.no_grad()
+    def _replace(self, wire: int, column: int) -> None:
+        """Set a column to zero; what the other signals can say of this one in a linear way, they say in its place."""
+        weight, reads = self.firsts[wire], self._reads[wire]
+        own = weight[:, [column]].clone()
+        weight[:, column] = 0.0
+        others = (weight.norm(dim=0) > 0).nonzero()[:, 0]
+        if len(others):
+            told = torch.linalg.lstsq(reads[:, others], reads[:, [column]], driver="gelsd").solution
+            weight[:, others] += own * told.T
+
+    def _without_one(self) -> Callable[[], None]:
+        """Drop the smallest signal of the fullest network for a step; what this gives takes it back, if it was missed."""
+        counts = [int((w.detach().norm(dim=0) > 0).sum()) for w in self.firsts]
+        ranked = [place for place in self._ranked() if counts[place[0]] == max(counts)]
+        if not ranked or max(counts) < 2:
+            return lambda: None
+        before = {key: value.clone() for key, value in self.model.state_dict().items()}
+        most = self._objective()
+        self._replace(*ranked[0])
+
+        def judge() -> None:
+            if self._objective() > most:
+                self.model.load_state_dict(before)
+
+        return judge
+
+    @torch.no_grad()
     def _objective(self) -> float:
-        return float(self.fit(self.windows)) + sum(float(self.lasso(weight, 0.0)) for weight in self.firsts)
+        lasso = sum(float(self.lasso(weight, 0.0)) for weight in self.firsts)
+        return float(self.fit(self.windows)) + lasso + float(self._upper())
 
-    def _proximal_steps(self) -> None:
-        """On all first layers, each as long as the slopes allow."""
-        step = 1.0
-        for _ in range(PROXIMAL_STEPS):
-            value, slopes = self._slopes()
-            before = [weight.detach().clone() for weight in self.firsts]
-            while step > LEAST_STEP:
-                moved = [self.lasso.proximal(w - step * g, step) for w, g in zip(before, slopes, strict=True)]
-                off = [new - old for new, old in zip(moved, before, strict=True)]
-                bound = sum(
-                    float((d * g).sum() + d.square().sum() / (2 * step)) for d, g in zip(off, slopes, strict=True)
-                )
-                with torch.no_grad():
-                    for weight, new in zip(self.firsts, moved, strict=True):
-                        weight.copy_(new)
-                    if float(self.fit(self.windows)) <= value + bound + 1e-12:
-                        break
-                step /= 4
-            step = min(2 * step, MOST_STEP)
-
-    def _slopes(self) -> tuple[float, list[Tensor]]:
-        """Of the fit by all first layers, those that are zero too."""
+    def _slopes(self) -> list[Tensor]:
+        """Of the fit by all first layers, by columns that are zero too."""
         self._masked = False
-        value = self.fit(self.windows)
-        slopes = torch.autograd.grad(value, self.firsts)
+        slopes = torch.autograd.grad(self.fit(self.windows), self.firsts)
         self._masked = True
-        return float(value.detach()), list(slopes)
+        return list(slopes)
 
     def surviving(self) -> list[dict[str, float]]:
         """Per wire, the norm of the column of every signal that survives, by name (of the first element)."""
         return [
-            {n: round(norm, 6) for n, norm in zip(one.inputs[0], weight.detach().norm(dim=0).tolist(), strict=True) if norm}
+            {
+                n: round(norm, 6)
+                for n, norm in zip(one.inputs[0], weight.detach().norm(dim=0).tolist(), strict=True)
+                if norm
+            }
             for one, weight in zip(self.model.wires, self.firsts, strict=True)
         ]
 
 
 def lasso_loop(trainer: LassoTrainer) -> type[TrainingLoop]:
-    """A loop that shrinks after every step but the last, free ones."""
+    """A loop that adds and drops signals in every step but the last, free ones."""
 
     class Loop(TrainingLoop):
         def _train_step(self, rank: int, world: int) -> float:
             trainer.penalised = self.step < self.recipe.steps - trainer.free
+            if not trainer.penalised:
+                return super()._train_step(rank, world)
+            judge = trainer.change(self.step)
             value = super()._train_step(rank, world)
-            if trainer.penalised:
-                trainer.shrink()
-                self.optimiser.state.clear()  # its curvature would bring back what is zero
-                self.average = {key: v.detach().clone() for key, v in self.module.state_dict().items()}
+            judge()
+            trainer.drop()
+            self.optimiser.state.clear()  # its curvature would bring back what is zero
+            self.average = {key: v.detach().clone() for key, v in self.module.state_dict().items()}
             return value
+
+        def _validate(self) -> dict[str, float]:
+            if trainer.penalised:
+                self.best = math.inf  # what was there before had more signals
+            return super()._validate()
 
     return Loop
 
