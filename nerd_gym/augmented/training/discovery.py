@@ -2,9 +2,10 @@
 
 The penalty is lasso * ((1 - share) sum of the norms of columns + share * sum of absolute weights), a column being what
 a network reads of one signal. All columns start at zero. Before a step every network takes up the one signal whose
-slope is most above what the penalty asks, by a proximal step (or one network does without its smallest, which comes back
-if it was missed); the step is 20 iterations of L-BFGS on all that is not zero, with the penalty rounded at zero; after
-it, columns without which the sum of loss and unrounded penalty is hardly more are set to zero.
+slope is most above what the penalty asks, by a proximal step; later, in every other step, one network does without its
+smallest signal, which comes back if it was missed. The step is 20 iterations of L-BFGS on all that is not zero, with the
+penalty rounded at zero. After it, columns are set to zero without which the sum of loss and unrounded penalty is hardly
+more.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Lasso:
 
     size: float  # beside a loss that is 1 at the start
     share: float = 0.1  # on single weights, not columns
-    upper: float = 0.0  # on squared weights of later layers, or these grow while the first ones shrink
+    upper: float = 1e-4  # on squared weights of later layers, or these grow while the first ones shrink
 
     def __call__(self, weight: Tensor, rounded: float = ROUNDED) -> Tensor:
         norms = torch.sqrt(weight.square().sum(0) + rounded**2).sum()
@@ -173,7 +174,7 @@ class LassoTrainer(Trainer):
             weight[:, others] += own * told.T
 
     def _without_one(self) -> Callable[[], None]:
-        """Drop the smallest signal of the fullest network for a step; what this gives takes it back, if it was missed."""
+        """Drop the smallest signal of the fullest network; what this gives takes it back, if it was missed."""
         counts = [int((w.detach().norm(dim=0) > 0).sum()) for w in self.firsts]
         ranked = [place for place in self._ranked() if counts[place[0]] == max(counts)]
         if not ranked or max(counts) < 2:
