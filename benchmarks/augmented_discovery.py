@@ -127,7 +127,7 @@ def one_seed(args: Args, robot: RobotModel, seed: int, folder: Path) -> dict[str
     model = new_model(robot, blueprint, cut(train, 1), seed=seed)
     settings = Settings(horizon=1, steps=STEPS, position=0.0, ridge=1e-9, held_frames=200, seed=seed)
     lasso = Lasso(args.lasso)
-    told = train_sparse(model, train, held, settings, lasso, folder / f"lasso-{seed}.checkpoint", FREE)
+    told = train_sparse(model, train, held, settings, lasso, folder / f"lasso-{seed}.checkpoint", FREE).facts
     right = [[f"qd/{joint}"] for joint in robot.joint_names]
     plain, found = AugmentedModel(robot), rolled(model, test)[0]
     row = {"seed": seed, "offered": len(model.wires[0].inputs[0]), "surviving": told["surviving"]}

@@ -8,6 +8,7 @@ import tyro
 
 from nerd_gym import __version__
 
+from .augmented import Augment
 from .collision import Collision
 from .compare import Compare, Demo
 from .dynamics import Evaluate, Generate, Train
@@ -16,9 +17,9 @@ from .planning import Plan
 from .policies import Export
 from .rl import Rl
 
-GO_ON = ("generate", "train", "rl", "collision")  # commands that go on where they were stopped
+GO_ON = ("generate", "train", "rl", "collision", "augment")  # commands that go on where they were stopped
 
-COMMANDS = (List, Play, Compare, Bench, Demo, Generate, Train, Evaluate, Export, Rl, Plan, Collision)
+COMMANDS = (List, Play, Compare, Bench, Demo, Generate, Train, Evaluate, Export, Rl, Plan, Collision, Augment)
 
 
 def main(args: list[str] | None = None) -> int:

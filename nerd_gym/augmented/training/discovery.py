@@ -3,16 +3,16 @@
 The penalty is lasso * ((1 - share) sum of the norms of columns + share * sum of absolute weights), a column being what
 a network reads of one signal. All columns start at zero. Before a step every network takes up the one signal whose
 slope is most above what the penalty asks, by a proximal step; later, in every other step, one network does without its
-smallest signal, which comes back if it was missed. The step is 20 iterations of L-BFGS on all that is not zero, with the
-penalty rounded at zero. After it, columns are set to zero without which the sum of loss and unrounded penalty is hardly
-more.
+smallest signal, which comes back if it was missed. A step is 20 iterations of L-BFGS on all that is not zero, with the
+penalty rounded at zero. After it, columns without which the sum of loss and unrounded penalty is hardly more become
+zero.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +237,14 @@ def lasso_loop(trainer: LassoTrainer) -> type[TrainingLoop]:
     return Loop
 
 
+@dataclass(frozen=True)
+class Candidate:
+    """A trained model, and what is told of it."""
+
+    model: AugmentedModel
+    facts: dict[str, Any]
+
+
 def train_sparse(
     model: AugmentedModel,
     train: Trajectories,
@@ -244,14 +252,12 @@ def train_sparse(
     settings: Settings,
     lasso: Lasso,
     checkpoint: Path,
-    free: int = 0,
-) -> dict[str, Any]:
-    """Train a model under a lasso; gives what survived, and facts of the training."""
-    trainer = LassoTrainer(model, train, held, settings, lasso, free)
-    facts = {"lasso": [lasso.size, lasso.share, free]}
-    told = trainer.run(checkpoint, facts, lasso_loop(trainer))
-    checkpoint.unlink(missing_ok=True)
-    return told | {"lasso": lasso.size, "surviving": trainer.surviving()}
+    free: int | None = None,
+) -> Candidate:
+    """Train a model under a lasso, and in `free` steps (by default half of them) what survived without."""
+    trainer = LassoTrainer(model, train, held, settings, lasso, settings.steps // 2 if free is None else free)
+    told = trainer.run(checkpoint, {"lasso": asdict(lasso), "free": trainer.free}, lasso_loop(trainer))
+    return Candidate(model, told | {"lasso": lasso.size, "surviving": trainer.surviving()})
 
 
 def lasso_path(
@@ -261,45 +267,49 @@ def lasso_path(
     held: Trajectories,
     settings: Settings,
     sizes: Sequence[float],
-    folder: Path,
+    checkpoint: Path,
     contact: str = "penalty",
-) -> list[dict[str, Any]]:
-    """The same blueprint under several penalties, largest first; a row each."""
-    rows = []
-    for size in sorted(sizes, reverse=True):
+) -> list[Candidate]:
+    """The same blueprint under several penalties, the largest first."""
+    found = []
+    for size in sorted(set(sizes), reverse=True):
         model = new_model(robot, blueprint, cut(train, 1), contact, settings.identify, settings.seed)
-        path = folder / f"lasso-{size:g}.checkpoint"
-        rows.append(train_sparse(model, train, held, settings, Lasso(size), path, settings.steps // 3))
-    return rows
+        path = checkpoint.with_suffix(f".{size:g}.checkpoint")
+        found.append(train_sparse(model, train, held, settings, Lasso(size), path))
+    return found
 
 
-def sparsest(rows: Sequence[dict[str, Any]], tolerance: float = TOLERANCE) -> dict[str, Any]:
-    """The row with the fewest signals among those that are nearly as good as the best on held-back runs."""
-    best = min(row["held_error"]["end"] for row in rows)
-    good = [row for row in rows if row["held_error"]["end"] <= (1 + tolerance) * best]
-    return min(good, key=lambda row: (sum(map(len, row["surviving"])), row["held_error"]["end"]))
+def sparsest(found: Sequence[Candidate], tolerance: float = TOLERANCE) -> Candidate:
+    """The one with the fewest signals among those that are nearly as good as the best on held-back runs."""
+    return min(_good(found, tolerance), key=lambda one: (sum(map(len, one.facts["surviving"])), _error(one)))
 
 
 def search_wirings(
     robot: RobotModel,
-    candidates: Sequence[Blueprint],
+    blueprints: Sequence[Blueprint],
     train: Trajectories,
     held: Trajectories,
     settings: Settings,
-    folder: Path,
+    checkpoint: Path,
     contact: str = "penalty",
     tolerance: float = TOLERANCE,
-) -> tuple[Blueprint, list[dict[str, Any]]]:
-    """Train every wiring alike; the smallest that explains held-back runs nearly as well as the best, and all rows."""
-    rows = []
-    for number, blueprint in enumerate(candidates):
+) -> tuple[Candidate, list[Candidate]]:
+    """Train every wiring alike: the smallest that is nearly as good on held-back runs as the best, and all of them."""
+    found = []
+    for number, blueprint in enumerate(blueprints):
         model = new_model(robot, blueprint, cut(train, 1), contact, settings.identify, settings.seed)
-        path = folder / f"wiring-{number}.checkpoint"
         wires = [wire.text for wire in blueprint.wires]
-        told = Trainer(model, train, held, replace(settings)).run(path, {"wires": wires})
-        path.unlink(missing_ok=True)
+        path = checkpoint.with_suffix(f".{number}.checkpoint")
+        told = Trainer(model, train, held, settings).run(path, {"wires": wires})
         weights = sum(layer.weight.numel() for net in model.scalar_nets for layer in net.linears)
-        rows.append({"wires": wires, "weights": weights, "held_error": told["held_error"]})
-    best = min(row["held_error"]["end"] for row in rows)
-    good = [k for k, row in enumerate(rows) if row["held_error"]["end"] <= (1 + tolerance) * best]
-    return candidates[min(good, key=lambda k: rows[k]["weights"])], rows
+        found.append(Candidate(model, told | {"wires": wires, "weights": weights}))
+    return min(_good(found, tolerance), key=lambda one: (one.facts["weights"], _error(one))), found
+
+
+def _good(found: Sequence[Candidate], tolerance: float) -> list[Candidate]:
+    best = min(map(_error, found))
+    return [one for one in found if _error(one) <= (1 + tolerance) * best]
+
+
+def _error(one: Candidate) -> float:
+    return one.facts["held_error"]["end"]

@@ -1,4 +1,4 @@
-"""Training of an augmented engine end to end: `nerd-gym augment`."""
+"""Training of an augmented engine end to end."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ import torch
 from torch import Tensor
 
 from nerd_gym.augmented.models.blueprint import Blueprint
-from nerd_gym.augmented.models.file import save_augmented
 from nerd_gym.augmented.models.model import PARAMETERS, AugmentedModel
-from nerd_gym.dynamics.training.loop import Recipe, TrainingLoop
+from nerd_gym.dynamics.training.loop import OPTIMISERS, Recipe, TrainingLoop
 from nerd_gym.physics.torch.engine import read_parameters
 from nerd_gym.robots.model import RobotModel
+from nerd_gym.utils.arguments import check_real, check_seed, whole
 
 from .parametrise import FIXED, fixed_parameters, free_parameters
+from .search import Bounds, basin_hopping, batched_loss
 from .windows import Scales, Trajectories, WindowLoss, cut, errors_of, normalise, rolled, rows_of
 
 IDENTIFIABLE = tuple(name for name in PARAMETERS if name not in FIXED)
+SEARCH_WINDOWS = 64
+SPREAD, WIDEST = 0.3, 3.0  # of starts, and bounds of a global search, about where the training begins
 HELD_ROWS = 256  # rollouts of held-back runs in a validation
 
 
@@ -30,25 +33,31 @@ class Settings:
 
     horizon: int = 1  # frames of a window, rolled out from its measured start; 0: whole trajectories
     stride: int = 1  # frames between the starts of windows
+    windows: int = 20_000  # at most; more are drawn from
     truncate: int = 0  # frames after which gradients are cut; 0: never
     substeps: int | None = None  # None: the robot's
     optimiser: str = "lbfgs"  # a step is 20 iterations on all windows; or adamw, whose step is one batch
     steps: int = 30
     batch: int = 0  # windows in a step; 0: all
     lr: float = 3e-3  # of adamw
-    ridge: float = (
-        1e-6  # on weights of networks and free numbers of parameters, beside a loss that is about 1 at the start
-    )
+    ridge: float = 1e-6  # on weights and free numbers of parameters, beside a loss that is about 1 at the start
     position: float = 1.0  # weight of errors of q
     velocity: float = 1.0  # weight of errors of qd
     held_frames: int = 50  # of rollouts of held-back runs, which decide what is kept
     seed: int = 0
     identify: tuple[str, ...] = field(default=())  # parameters of the engine that are trained too
+    starts: int = 1  # of a global search before the training
+    hops: int = 0  # of that search
 
     def __post_init__(self):
-        for name, least in (("horizon", 0), ("stride", 1), ("truncate", 0), ("steps", 1), ("batch", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        for name in ("stride", "windows", "steps", "held_frames", "starts"):
+            whole(name, getattr(self, name))
+        for name in ("horizon", "truncate", "batch", "hops"):
+            whole(name, getattr(self, name), least=0)
+        check_real("lr", self.lr, 0, 1e3)
+        check_seed(self.seed)
+        if self.optimiser not in OPTIMISERS:
+            raise ValueError(f"unknown optimiser {self.optimiser!r}; valid: {', '.join(OPTIMISERS)}")
         for name in self.identify:
             if name not in IDENTIFIABLE:
                 raise ValueError(f"unknown parameter {name!r}; valid: {', '.join(IDENTIFIABLE)}")
@@ -88,6 +97,9 @@ class Trainer:
         self.model, self.settings, self.masks = model, settings, masks
         length = train["force"].shape[1]
         self.windows = cut(train, settings.horizon or length, settings.stride if settings.horizon else length)
+        if len(self.windows["q"]) > settings.windows:
+            order = torch.randperm(len(self.windows["q"]), generator=torch.Generator().manual_seed(settings.seed))
+            self.windows = rows_of(self.windows, order[: settings.windows].sort().values)
         frames = min(settings.held_frames, held["force"].shape[1])
         self.held = cut(held, frames, frames)
         count = len(self.held["q"])
@@ -113,6 +125,20 @@ class Trainer:
         size = windows["q"].new_zeros(()) + sum(x.square().sum() for x in (*weights, *free))
         return self._loss(windows) + self.settings.ridge * size
 
+    def _search(self) -> None:
+        """Put the model where basin hopping from several starts ends, on some of the windows."""
+        s, count = self.settings, len(self.windows["q"])
+        some = rows_of(self.windows, torch.linspace(0, count - 1, min(SEARCH_WINDOWS, count)).long())
+        loss, here = batched_loss(self.model, self.loss, some)
+        first = here + SPREAD * torch.randn(
+            s.starts, len(here), generator=torch.Generator().manual_seed(s.seed), dtype=here.dtype
+        )
+        first[0] = here
+        bounds = Bounds(here - WIDEST, here + WIDEST)
+        found = basin_hopping(loss, bounds, s.starts, s.hops, seed=s.seed, first=first)
+        trained = [p for p in self.model.parameters() if p.requires_grad]
+        torch.nn.utils.vector_to_parameters(found.x, trained)
+
     def held_error(self) -> float:
         """Root mean square of displacements over rollouts of held-back runs, in parts of how far these move."""
         q, _ = rolled(self.model, self.held, self.settings.substeps)
@@ -135,6 +161,8 @@ class Trainer:
         before = self.held_error()
         free_parameters(self.model, self.masks)
         weights = {key: value.clone() for key, value in self.model.state_dict().items()}
+        if (s.starts > 1 or s.hops) and not checkpoint.exists():
+            self._search()
         validate = {"held": self.held_error}
         trained = loop(
             self.model,
@@ -143,7 +171,7 @@ class Trainer:
             lambda: {name: error() for name, error in validate.items()},
             recipe,
             checkpoint,
-            facts | {"settings": _plain(asdict(s))},
+            facts | {"settings": plain(asdict(s))},
             "augment",
         )
         curve = trained.run()
@@ -157,28 +185,6 @@ class Trainer:
         }
 
 
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
+def plain(values: dict[str, Any]) -> dict[str, Any]:
+    """As json takes it."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-
-
-def augment(
-    robot: RobotModel,
-    blueprint: Blueprint,
-    train: Trajectories,
-    held: Trajectories,
-    out: Path,
-    settings: Settings,
-    contact: str = "penalty",
-    command: str = "",
-    data: dict[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Train a blueprint on trajectories and write the model; the same call goes on where it was stopped."""
-    checkpoint = out.with_suffix(".checkpoint")
-    model = new_model(robot, blueprint, cut(train, 1), contact, settings.identify, settings.seed)
-    facts = {"command": command, "contact": contact, "wires": [wire.text for wire in blueprint.wires]}
-    trainer = Trainer(model, train, held, settings)
-    found = trainer.run(checkpoint, facts)
-    facts = {"command": command, "settings": _plain(asdict(settings)), **found, **(data or {})}
-    save_augmented(out, model, facts)
-    checkpoint.unlink(missing_ok=True)
-    return facts
