@@ -32,7 +32,7 @@ def plot_wiring(wires: Sequence[ResolvedWire], path: Path) -> None:
             axis.text(1.0, y, name, ha="right", va="center", fontsize=9)
         for k, one in enumerate(wires):
             colour, y = COLOURS[k % len(COLOURS)], 1 - (k + 0.5) / len(wires)
-            for names, places, ends in ((one.inputs, left, (0.28, 0.42)), (one.outputs, right, (0.72, 0.58))):
+            for names, places, ends in ((one.inputs, left, (0.26, 0.4)), (one.outputs, right, (0.74, 0.6))):
                 for place in sorted({places.get(name, places.get(_MORE, 0.0)) for own in names for name in own}):
                     axis.plot(ends, (place, y), color=colour, linewidth=1, alpha=0.7)
             axis.text(
@@ -66,7 +66,7 @@ def plot_path(rows: Sequence[dict[str, Any]], path: Path) -> None:
     rows = sorted(rows, key=lambda row: row["lasso"])
     sizes, wires = [row["lasso"] for row in rows], len(rows[0]["surviving"])
     with _figure(path, (4.2 * (1 + wires), 3.6), 1 + wires) as (_, axes):
-        axes[0].loglog(sizes, [row["held_error"]["end"] for row in rows], "o-", color=COLOURS[0])
+        axes[0].semilogx(sizes, [row["held_error"]["end"] for row in rows], "o-", color=COLOURS[0])
         axes[0].set_title("error on held-back runs")
         for k, axis in enumerate(axes[1:]):
             norms: dict[str, list[float]] = {}
@@ -82,7 +82,11 @@ def plot_path(rows: Sequence[dict[str, Any]], path: Path) -> None:
                 axis.plot(sizes, norms[name], "o-", label=label, color=colour, markersize=4)
             axis.set_xscale("log")
             axis.set_title("norm of the column" + (f", wire {k}" if wires > 1 else ""))
-            axis.legend(fontsize=7)
+            if norms:
+                axis.legend(fontsize=7)
+            else:
+                axis.text(0.5, 0.5, "no signal survives", ha="center", transform=axis.transAxes)
+                axis.set_xlim(sizes[0], sizes[-1] * (1 + 1e-9))
         for axis in axes:
             axis.set_xlabel("penalty")
             axis.grid(alpha=0.25)
