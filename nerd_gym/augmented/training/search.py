@@ -187,7 +187,7 @@ def basin_hopping(
             lower = new_value < value
             x, value = torch.where(lower[:, None], new, x), torch.where(lower, new_value, value)
             history.append(float(value.min()))
-            bar.set_postfix(best=f"{history[-1]:.3g}")
+            bar.set_postfix(best=f"{history[-1]:.3g}", refresh=False)
     k = int(value.argmin())
     return Found(x[k], float(value[k]), x, value, evaluations, history)
 
@@ -215,7 +215,7 @@ def population_search(
             if float(value.min()) < best_value:
                 best, best_value = x[value.argmin()], float(value.min())
             history.append(best_value)
-            bar.set_postfix(best=f"{best_value:.3g}")
+            bar.set_postfix(best=f"{best_value:.3g}", refresh=False)
             if best_value <= target:
                 break
     return Found(best, best_value, x, value, evaluations, history)
