@@ -38,8 +38,8 @@ def _hunt_crossley_of(robot: RobotModel) -> list[float]:
 class AugmentedModel(nn.Module):
     """Wires of one robot, and values that stand for the MJCF's.
 
-    `parameters` are fields of the engine's Parameters by name (mass, damping, contact_gains ...), all of them
-    trainable. `contact` names the contact model; without a ground there is none.
+    `values` are fields of the engine's Parameters by name (mass, damping, contact_gains ...), all of them trainable.
+    `contact` names the contact model, with numbers of its own unless it is penalty; without a ground there is none.
     """
 
     def __init__(
