@@ -1,6 +1,6 @@
 """Link lengths of a double pendulum, 3 m and 4 m, from simulated motion: single descents against basin hopping.
 
-The data are simulated: the engine's own motion of two uniform rods from random states. A descent from random lengths
+The data are simulated: 4 s of the engine's own motion of two uniform rods from a random state. A descent from random lengths
 often ends in another minimum, because a rod of the wrong length is soon half a swing behind. Every run of basin hopping
 has its own data, starts and hops; it knows the lengths' bounds and stops where the loss is as good as none.
 """
@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 ROBOT = HERE / "robots" / "double_pendulum.xml"
 PICTURE = HERE.parent / "docs" / "pictures" / "link-lengths.png"
 TRUE, LEAST, MOST = (3.0, 4.0), 0.8, 5.3  # m
-STEPS, DT = 100, 0.02
+STEPS, DT = 100, 0.04
 CLOSE, TARGET = 0.01, 1e-6  # m; mean squared error in rad^2 at which a search stops
 THIN = 0.001  # kg m^2 about a rod's own axis
 
@@ -44,7 +44,7 @@ class Args:
     """Of a run at most."""
     iterations: int = 30
     """Of L-BFGS in a descent."""
-    trajectories: int = 10
+    trajectories: int = 1
     """Of a run's data."""
     seed: int = 0
     """Of the first run."""

@@ -1,7 +1,8 @@
 """Parameters of an engine as an optimiser sees them: free numbers about 0, which keep the values physical.
 
-What must not be negative is the start's value times an exponential (or, where the start is 0, a multiple of its usual
-size, cut at 0). Inertias stay positive definite, rotations and axes stay such. Everything else is a displacement.
+What must not be negative is the start's value times an exponential (or, where the start is 0, a multiple of a size that
+is usual for this robot, cut at 0). Inertias stay positive definite, rotations and axes stay such. Everything else is a
+displacement.
 """
 
 from __future__ import annotations
@@ -62,11 +63,11 @@ class FreeNumbers(nn.Module):
     usual: Tensor
     mask: Tensor
 
-    def __init__(self, name: str, start: Tensor, mask: Tensor | None = None):
+    def __init__(self, name: str, start: Tensor, usual: Tensor, mask: Tensor | None = None):
         super().__init__()
         self._map = MAPS.get(name, _displaced)
         self.register_buffer("start", start.clone())
-        self.register_buffer("usual", torch.full_like(start, USUAL.get(name, 0.1)))
+        self.register_buffer("usual", usual.to(start).expand_as(start).clone())
         mask = torch.ones_like(start) if mask is None else mask.to(start)
         self.register_buffer("mask", mask)
 
@@ -78,16 +79,33 @@ class FreeNumbers(nn.Module):
         return torch.zeros_like(value)
 
 
-USUAL = {"com": 0.02, "offset": 0.05, "candidate": 0.005, "gravity": 0.2, "rest": 0.1, "damping": 0.02}
+USUAL = {"com": 0.02, "offset": 0.05, "candidate": 0.005, "gravity": 0.2, "rest": 0.1, "contact_values": 0.1}  # SI
+# Of a joint's own inertia: per s, per s^2 and per s^2.
+OF_INERTIA = {"damping": 0.5, "dry_friction": 0.5, "stiffness": 10.0, "armature": 0.1}
+
+
+def usual_size(model: AugmentedModel, name: str) -> Tensor:
+    """How large a change of a parameter is that matters but does not alter everything."""
+    if name not in OF_INERTIA:
+        return torch.tensor(USUAL.get(name, 0.1))
+    with torch.no_grad():
+        engine = model.engine()
+        pose = engine.pose(torch.as_tensor(model.robot.mj_model.qpos0.copy())[None])
+        H = engine.mass_matrix(pose, engine.inertias(pose))[0] + engine.armature()
+    return OF_INERTIA[name] * H.diagonal()[model.robot.joint_qd]
 
 
 def free_parameters(model: AugmentedModel, masks: dict[str, Tensor] | None = None) -> None:
     """Replace the values of a model by free numbers, until :func:`fixed_parameters`."""
     masks = masks or {}
+    sizes = {name: usual_size(model, name) for name in model.values}
     for name in list(model.values):
-        parametrize.register_parametrization(model.values, name, FreeNumbers(name, model.values[name], masks.get(name)))
+        own = FreeNumbers(name, model.values[name], sizes[name], masks.get(name))
+        parametrize.register_parametrization(model.values, name, own)
     if model.contact_values is not None:
-        own = FreeNumbers("contact_values", model.contact_values, masks.get("contact_values"))
+        own = FreeNumbers(
+            "contact_values", model.contact_values, usual_size(model, "contact_values"), masks.get("contact_values")
+        )
         parametrize.register_parametrization(model, "contact_values", own)
 
 
