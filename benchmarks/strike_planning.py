@@ -78,6 +78,8 @@ class Args:
     """Of CMA-ES."""
     seed: int = 0
     """Of samples, targets and searches."""
+    simulators: tuple[str, ...] = NAMES
+    """Which of them."""
     again: bool = False
     """Measure again what is in the json already."""
     out: Path = RESULT
@@ -129,10 +131,10 @@ def executed(setting: str, shape: str, actions: np.ndarray, goals: np.ndarray, s
 
 
 def errors(setting: str, shape: str, args: Args, folder: Path, known: dict[str, Any]) -> dict[str, Any]:
-    """One setting and shape: what is known of simulators, and the others."""
+    """One setting and shape: what is known of simulators, and those that are asked for."""
     runs, facts = dict(known.get("runs", {})), {one["name"]: one for one in known.get("simulators", [])}
     load = known.get("load_average_before", rounded(os.getloadavg()))
-    own, seconds = simulators(setting, shape, args.seed, folder, [name for name in NAMES if name not in runs])
+    own, seconds = simulators(setting, shape, args.seed, folder, [name for name in args.simulators if name not in runs])
     with SurrogateReality(setting, shape, TARGET_SEED + args.seed) as reality:
         goals, strikes = targets(reality, args.targets, args.seed)
     plans = all_planned(shape, own, goals, args)
@@ -149,9 +151,9 @@ def errors(setting: str, shape: str, args: Args, folder: Path, known: dict[str, 
     return {
         "adapt_seconds": known.get("adapt_seconds", {}) | seconds,
         "load_average_before": load,
-        "simulators": [facts[name] for name in NAMES],
+        "simulators": [facts[name] for name in NAMES if name in facts],
         "targets": goals.round(4).tolist(),
-        "runs": {name: runs[name] for name in (*NAMES, AGAIN)},
+        "runs": {name: runs[name] for name in (*NAMES, AGAIN) if name in runs},
     }
 
 
@@ -184,15 +186,17 @@ def print_tables(result: dict[str, Any]) -> None:
         for name, row in found["errors"].items():
             (x, dx), (yaw, dyaw) = row["position"], row["orientation"]
             print(f"{shape:14s}{name:20s}{x:9.4f} ({dx:.4f}) m{yaw:9.4f} ({dyaw:.4f}) rad")
-        for what, row in found["change"].items():
-            print(f"{shape:14s}{what} of hybrid: {row['mean']:+.1%} ({row['low']:+.1%} to {row['high']:+.1%})")
+        for name, changes in found["change"].items():
+            for what, row in changes.items():
+                print(f"{shape:14s}{what} of {name}: {row['mean']:+.1%} ({row['low']:+.1%} to {row['high']:+.1%})")
     for shape, found in result.get("times", {}).items():
         told = ", ".join(f"{name} {np.mean(s):.2f} s" for name, s in found["seconds"].items())
         print(f"{shape:14s}{told}, ratio {found['ratio']:.3f}")
 
 
 def check(args: Args) -> None:
-    for what, given, valid in (("part", args.parts, PARTS), ("shape", args.shapes, tuple(SHAPES))):
+    kinds = (("part", args.parts, PARTS), ("shape", args.shapes, tuple(SHAPES)), ("simulator", args.simulators, NAMES))
+    for what, given, valid in kinds:
         odd = [name for name in given if name not in valid]
         if odd:
             raise ValueError(f"unknown {what} {odd[0]!r}; valid: {', '.join(valid)}")
@@ -219,7 +223,7 @@ def main(args: Args) -> None:
             for setting in args.settings:
                 for shape in args.shapes:
                     known = {} if args.again else before.get(setting, {}).get(shape, {})
-                    if set(NAMES) <= known.get("runs", {}).keys():
+                    if set(args.simulators) <= known.get("runs", {}).keys():
                         continue
                     before.setdefault(setting, {})[shape] = errors(setting, shape, args, Path(folder), known)
                     result |= {"summary": summary(before), "times": taken or times_of_plans(before)}
