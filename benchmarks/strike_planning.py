@@ -28,7 +28,7 @@ import numpy as np
 import torch
 import tyro
 from strike_planning_summary import rounded, summary, times_of_plans, timing
-from strike_simulators import ADAPTED, ENV, MUJOCO, SAMPLES, Simulator, simulators, strike_env
+from strike_simulators import ADAPTED, ENV, MUJOCO, NAMES, SAMPLES, Simulator, simulators, strike_env
 from surrogate_strikes import SurrogateReality
 
 from nerd_gym.collision.scenes.shapes import SHAPES
@@ -78,8 +78,10 @@ class Args:
     """Of CMA-ES."""
     seed: int = 0
     """Of samples, targets and searches."""
+    simulators: tuple[str, ...] = NAMES
+    """Which of them."""
     again: bool = False
-    """Measure errors of settings and shapes that are in the json already."""
+    """Measure again what is in the json already."""
     out: Path = RESULT
     """Where to write the json."""
 
@@ -128,16 +130,17 @@ def executed(setting: str, shape: str, actions: np.ndarray, goals: np.ndarray, s
     }
 
 
-def errors(setting: str, shape: str, args: Args, folder: Path) -> dict[str, Any]:
-    """One setting and shape."""
-    own, about = simulators(setting, shape, args.seed, folder)
-    about["load_average_before"] = rounded(os.getloadavg())
+def errors(setting: str, shape: str, args: Args, folder: Path, known: dict[str, Any]) -> dict[str, Any]:
+    """One setting and shape: what is known of simulators, and those that are asked for."""
+    runs, facts = dict(known.get("runs", {})), {one["name"]: one for one in known.get("simulators", [])}
+    load = known.get("load_average_before", rounded(os.getloadavg()))
+    own, seconds = simulators(setting, shape, args.seed, folder, [name for name in args.simulators if name not in runs])
     with SurrogateReality(setting, shape, TARGET_SEED + args.seed) as reality:
         goals, strikes = targets(reality, args.targets, args.seed)
     plans = all_planned(shape, own, goals, args)
     wanted = np.repeat(goals, args.repeats, 0)
-    runs = {}
     for simulator in own:
+        facts[simulator.name] = simulator.facts()
         actions = np.stack([one.actions[0].double().numpy() for one in plans[simulator.name]])
         runs[simulator.name] = executed(setting, shape, actions, wanted, EXECUTION_SEED + args.seed) | {
             "planned": [round(one.value, 5) for one in plans[simulator.name]],
@@ -145,13 +148,19 @@ def errors(setting: str, shape: str, args: Args, folder: Path) -> dict[str, Any]
         }
     again = np.repeat(strikes, args.repeats, 0)
     runs[AGAIN] = executed(setting, shape, again, wanted, AGAIN_SEED + args.seed)
-    return about | {"simulators": [s.facts() for s in own], "targets": goals.round(4).tolist(), "runs": runs}
+    return {
+        "adapt_seconds": known.get("adapt_seconds", {}) | seconds,
+        "load_average_before": load,
+        "simulators": [facts[name] for name in NAMES if name in facts],
+        "targets": goals.round(4).tolist(),
+        "runs": {name: runs[name] for name in (*NAMES, AGAIN) if name in runs},
+    }
 
 
 def times(shape: str, args: Args, folder: Path) -> dict[str, Any]:
     """Run time of a search on mujoco and on hybrid with an adapted model."""
     setting, load = args.settings[0], os.getloadavg()
-    own = [s for s in simulators(setting, shape, args.seed, folder)[0] if s.name in (MUJOCO, ADAPTED)]
+    own, _ = simulators(setting, shape, args.seed, folder, (MUJOCO, ADAPTED))
     with SurrogateReality(setting, shape, TARGET_SEED + args.seed) as reality:
         goals, _ = targets(reality, args.targets, args.seed)
     for simulator in own:
@@ -177,15 +186,17 @@ def print_tables(result: dict[str, Any]) -> None:
         for name, row in found["errors"].items():
             (x, dx), (yaw, dyaw) = row["position"], row["orientation"]
             print(f"{shape:14s}{name:20s}{x:9.4f} ({dx:.4f}) m{yaw:9.4f} ({dyaw:.4f}) rad")
-        for what, row in found["change"].items():
-            print(f"{shape:14s}{what} of hybrid: {row['mean']:+.1%} ({row['low']:+.1%} to {row['high']:+.1%})")
+        for name, changes in found["change"].items():
+            for what, row in changes.items():
+                print(f"{shape:14s}{what} of {name}: {row['mean']:+.1%} ({row['low']:+.1%} to {row['high']:+.1%})")
     for shape, found in result.get("times", {}).items():
         told = ", ".join(f"{name} {np.mean(s):.2f} s" for name, s in found["seconds"].items())
         print(f"{shape:14s}{told}, ratio {found['ratio']:.3f}")
 
 
 def check(args: Args) -> None:
-    for what, given, valid in (("part", args.parts, PARTS), ("shape", args.shapes, tuple(SHAPES))):
+    kinds = (("part", args.parts, PARTS), ("shape", args.shapes, tuple(SHAPES)), ("simulator", args.simulators, NAMES))
+    for what, given, valid in kinds:
         odd = [name for name in given if name not in valid]
         if odd:
             raise ValueError(f"unknown {what} {odd[0]!r}; valid: {', '.join(valid)}")
@@ -204,16 +215,18 @@ def main(args: Args) -> None:
     same = all(result.get(name, value) == value for name, value in asked.items())
     if not same and not args.again:
         raise ValueError(f"{args.out.name} was measured with other arguments; --again begins it anew")
-    before, taken = (result.get(name, {}) if same else {} for name in ("settings", "times"))
+    before = result.get("settings", {}) if same else {}
+    taken = result.get("times", {}) if same and not args.again else {}
     result = {"what": __doc__.splitlines()[0], **asked, "paper": PAPER, "times": taken, "settings": before}
     with tempfile.TemporaryDirectory() as folder:
         if "errors" in args.parts:
             for setting in args.settings:
                 for shape in args.shapes:
-                    if shape in before.get(setting, {}) and not args.again:
+                    known = {} if args.again else before.get(setting, {}).get(shape, {})
+                    if set(args.simulators) <= known.get("runs", {}).keys():
                         continue
-                    before.setdefault(setting, {})[shape] = errors(setting, shape, args, Path(folder))
-                    result |= {"summary": summary(before), "times": times_of_plans(before)}
+                    before.setdefault(setting, {})[shape] = errors(setting, shape, args, Path(folder), known)
+                    result |= {"summary": summary(before), "times": taken or times_of_plans(before)}
                     save(args.out, result)
         result["summary"] = summary(before)
         result["times"] = result["times"] or times_of_plans(before)

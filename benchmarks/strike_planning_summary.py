@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from strike_simulators import ADAPTED, MUJOCO
+from strike_simulators import ADAPTED, MUJOCO, VELOCITIES
 
 from nerd_gym.collision.scenes.shapes import SHAPES
 
@@ -20,19 +20,24 @@ def summary(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
         if not runs:
             continue
         rows: dict[str, Any] = {}
-        for name in runs[0]:
+        for name in (name for name in runs[0] if all(name in run for run in runs)):
             for what in ("position", "orientation"):
                 values = np.concatenate([run[name][what] for run in runs])
                 rows.setdefault(name, {})[what] = [round(float(values.mean()), 5), round(float(values.std()), 5)]
-        table[shape] = {"errors": rows, "change": {what: change(own, what) for what in ("position", "orientation")}}
+        changes = {
+            name: {what: change(own, name, what) for what in ("position", "orientation")}
+            for name in (ADAPTED, VELOCITIES)
+            if {MUJOCO, name} <= rows.keys()
+        }
+        table[shape] = {"errors": rows, "change": changes}
     return table
 
 
-def change(own: list[dict[str, Any]], what: str) -> dict[str, Any]:
-    """Relative, of the mean error of hybrid from mujoco's, with a 95 % interval over drawn targets (bootstrap)."""
+def change(own: list[dict[str, Any]], name: str, what: str) -> dict[str, Any]:
+    """Relative, of the mean error of a simulator from mujoco's, with a 95 % interval over drawn targets (bootstrap)."""
     pairs = []
     for one in own:
-        both = np.array([one["runs"][name][what] for name in (MUJOCO, ADAPTED)])
+        both = np.array([one["runs"][each][what] for each in (MUJOCO, name)])
         pairs.append(both.reshape(2, len(one["targets"]), -1).mean(-1))
     means = np.concatenate(pairs, 1)
     rows = np.random.default_rng(0).integers(0, means.shape[1], (10_000, means.shape[1]))
@@ -53,7 +58,7 @@ def times_of_plans(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """By shape, over all settings."""
     table = {}
     for shape in SHAPES:
-        own = [of[shape] for of in found.values() if shape in of]
+        own = [of[shape] for of in found.values() if {MUJOCO, ADAPTED} <= of.get(shape, {}).get("runs", {}).keys()]
         if own:
             seconds = {name: [s for one in own for s in one["runs"][name]["seconds"]] for name in (MUJOCO, ADAPTED)}
             table[shape] = timing(seconds, [one["load_average_before"] for one in own if "load_average_before" in one])

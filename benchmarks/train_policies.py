@@ -2,7 +2,8 @@
 
 Every task gets policies trained in its robot's learned model alone and as many twins trained in the model's teacher,
 with the same config and steps: three seeds of robots with a fixed base and of Ant's run, one of the other legged ones.
-Where seed 0 fails in the model itself, another that does not is shipped.
+Where seed 0 fails in the model itself, another that does not is shipped. Strike's routes are trained on `hybrid` and on
+`mujoco`, by SAC.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import tyro
 
 ROOT = Path(__file__).parent.parent
 BACKENDS = ("neural", "warp")
+SAC = ("--lib", "sb3", "--algo", "sac", "--num-envs", "32")
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Shipped:
     options: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0, 1, 2)
     chosen: tuple[int, ...] = ()  # seeds that are shipped of `neural` instead, by what they earn in the model itself
+    backends: tuple[str, ...] = BACKENDS
+    words: tuple[str, ...] = ()  # of the command, in place of the library
 
     def seeds_of(self, backend: str) -> tuple[int, ...]:
         """The seeds that are shipped of a backend."""
@@ -47,6 +51,8 @@ SHIPPED = (
     Shipped("anymal", "forward", "NeRD/Anymal-v0", seeds=(0,), chosen=(1,)),
     Shipped("anymal", "side", "NeRD/Anymal-v0", ("task=side",), seeds=(0,)),
 )
+# Neither of its backends is `neural` or `warp`: strike_policies.py judges these.
+ROUTE = Shipped("strike", "route", "NeRD/Strike-v0", ("task=route",), (0,), backends=("hybrid", "mujoco"), words=SAC)
 
 
 @dataclass
@@ -67,7 +73,8 @@ class Args:
 
 def run_words(shipped: Shipped, backend: str, seed: int, lib: str, folder: Path, extra: tuple[str, ...] = ()) -> list:
     """The words of `nerd-gym` that make a policy in a folder, with more options."""
-    words = ["rl", "train", shipped.env_id, "--lib", lib, "--backend", backend, "--seed", str(seed)]
+    own = list(shipped.words) or ["--lib", lib]
+    words = ["rl", "train", shipped.env_id, *own, "--backend", backend, "--seed", str(seed)]
     options = shipped.options + extra
     words += ["--option", *options] if options else []
     return [*words, "--threads", "1", "--out", str(folder)]
@@ -90,8 +97,8 @@ def train(shipped: Shipped, backend: str, seed: int, args: Args) -> str:
 def main(args: Args) -> None:
     runs = [
         (shipped, backend, seed)
-        for shipped in SHIPPED
-        for backend in BACKENDS
+        for shipped in (*SHIPPED, ROUTE)
+        for backend in shipped.backends
         for seed in shipped.seeds_of(backend)
         if args.only in f"{shipped.folder}/{shipped.name}-{backend}-seed{seed}"
     ]

@@ -14,7 +14,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 
 ROOT = Path(__file__).parent.parent
-COLOURS = {"neural": "tab:orange", "warp": "tab:blue", "mujoco": "tab:green"}
+COLOURS = {"neural": "tab:orange", "warp": "tab:blue", "mujoco": "tab:green", "hybrid": "tab:red"}
 
 
 def curves() -> dict[str, dict[str, list[tuple[list[float], list[float]]]]]:

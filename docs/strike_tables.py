@@ -8,8 +8,9 @@ from typing import Any
 from collision_tables import markdown
 from results_json import RESULTS, load
 
-MUJOCO, ADAPTED = "mujoco", "hybrid, adapted"
+MUJOCO, ADAPTED, VELOCITIES = "mujoco", "hybrid, adapted", "hybrid, velocities"
 PAPERS_OWN = {MUJOCO: "MuJoCo", ADAPTED: "hybrid"}
+AGAIN = "again"
 HYBRID_STEP_MS = 2.0
 
 
@@ -53,19 +54,19 @@ def _planned(result: dict[str, Any], shape: str, name: str) -> str:
 def changes() -> str:
     """Relative change of the mean errors from mujoco to hybrid."""
     result, rows = load("strike_planning"), []
-    for shape, found in result["summary"].items():
-        cells = [shape]
-        for what in ("position", "orientation"):
-            cells += [_percent(found["change"][what]), _published(what, shape)]
-        rows.append(cells)
-    return markdown(["adapted hybrid over `mujoco`", "position", "paper", "yaw", "paper"], rows)
+    for name in (ADAPTED, VELOCITIES):
+        for shape, found in result["summary"].items():
+            cells = [name, shape]
+            for what in ("position", "orientation"):
+                cells += [_percent(found["change"][name][what]), _published(what, shape) if name == ADAPTED else ""]
+            rows.append(cells)
+    return markdown(["over `mujoco`", "shape", "position", "paper", "yaw", "paper"], rows)
 
 
 def by_setting() -> str:
     """Mean errors in each setting, and what the simulators leave of the rests that they were fitted to."""
     result = load("strike_planning")
-    names = list(next(iter(result["summary"].values()))["errors"])
-    rows = []
+    names, rows = [MUJOCO, ADAPTED, VELOCITIES, AGAIN], []
     for setting, shapes in result["settings"].items():
         for shape, found in shapes.items():
             runs, left = found["runs"], {one["name"]: one["rest_error"] for one in found["simulators"]}

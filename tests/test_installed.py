@@ -45,7 +45,7 @@ def test_the_wheel_has_the_package_and_the_policies_and_nothing_else(wheel):
     assert {name for name in names if name.endswith(".py")} == code
     shipped = (ROOT / "policies").glob("*/*.safetensors")
     policies = {f"nerd_gym/shipped_policies/{path.parent.name}/{path.name}" for path in shipped}
-    assert {name for name in names if "shipped_policies" in name} == policies and len(policies) == 38
+    assert {name for name in names if "shipped_policies" in name} == policies and len(policies) == 40
     others = {Path(name).suffix for name in names - code - policies}
     assert others == {".xml", ".yaml", ".safetensors", ".json", ".typed"}
 
