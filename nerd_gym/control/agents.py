@@ -8,7 +8,6 @@ import torch
 from gymnasium.vector import VectorEnv
 
 from nerd_gym.envs.factory import native
-from nerd_gym.envs.vector import NerdVectorEnv
 from nerd_gym.registration import task_of
 from nerd_gym.utils.arguments import key_value
 from nerd_gym.wrappers.reference_observation import ReferenceObservation
@@ -24,9 +23,8 @@ COMMANDS = {"speed": (0.5, 0.6), "side": (0.0, 0.3), "turn": (0.0, 0.6)}
 def mpc(env: VectorEnv, options: str = "") -> Trot:
     """A trot whose forces a QP finds; options: speed (m/s forwards), side (m/s to the left), turn (rad/s)."""
     inner, command, _ = _prepared("mpc", env, options, ())
-    return Trot(
-        inner.task.robot, inner.task.actuation, MpcForces(inner.task.robot, inner.task.actuation["pose"]), command
-    )
+    robot, actuation = inner.task.robot, inner.task.actuation
+    return Trot(robot, actuation, MpcForces(robot, actuation["pose"], device=inner.device), command)
 
 
 def mpc_net(env: VectorEnv, options: str = "") -> Trot:
@@ -48,7 +46,7 @@ def _prepared(name: str, env: VectorEnv, text: str, more: tuple[str, ...]):
         control = getattr(inner.task.config, "control", None)
         told = env_id if control is None else f"{env_id} with control={control!r}"
         raise ValueError(f"agent {name!r} plays {ENV} with control='position'; this is {told}")
-    if _reference_layout(env):
+    if isinstance(env, ReferenceObservation):
         raise ValueError(f"agent {name!r} reads layout='native'; this is layout='reference'")
     options = dict(map(key_value, text.split(","))) if text else {}
     for option in options:
@@ -61,11 +59,3 @@ def _prepared(name: str, env: VectorEnv, text: str, more: tuple[str, ...]):
             raise ValueError(f"{option} is {value!r}; agent {name!r} takes -{largest} to {largest}")
         command.append(float(value))
     return inner, torch.tensor(command, device=inner.device), options
-
-
-def _reference_layout(env: VectorEnv) -> bool:
-    while not isinstance(env, NerdVectorEnv):
-        if isinstance(env, ReferenceObservation):
-            return True
-        env = env.env
-    return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from nerd_gym.robots.model import RobotModel
 
-from .gait import FEET, TrotConfig, gait
+from .gait import FEET, Gait, TrotConfig, gait
 from .legs import Legs
 from .srb_mpc import MpcConfig, Problem, SrbMpc
 
@@ -27,10 +28,7 @@ class Plan(NamedTuple):
     com: Tensor  # [N, 3] likewise
     command: Tensor  # [N, 3]: v_x, v_y, turn rate
     time: Tensor  # [N] s since the trot began
-
-    def rows(self, rows: slice) -> Plan:
-        """Some of the robots."""
-        return Plan(*(x[rows] for x in self))
+    gait: Gait  # at that time
 
 
 class Forces(Protocol):
@@ -52,16 +50,22 @@ class MpcForces:
         pose: [nj] joint angles at which its inertia is taken.
         config: the gait.
         mpc: horizon and weights.
+        device: of the plans; the QPs are solved on the CPU.
     """
 
     def __init__(
-        self, robot: RobotModel, pose: np.ndarray, config: TrotConfig | None = None, mpc: MpcConfig | None = None
+        self,
+        robot: RobotModel,
+        pose: Sequence[float],
+        config: TrotConfig | None = None,
+        mpc: MpcConfig | None = None,
+        device: torch.device | str = "cpu",
     ):
         legs = Legs(robot, FEET)
         self.config = config or TrotConfig()
-        self.mpc = SrbMpc(legs.mass, legs.inertia(pose), mpc)
-        self._starts = torch.arange(self.mpc.config.steps) * self.mpc.config.dt
-        self._footholds = self.config.footholds()
+        self.mpc = SrbMpc(legs.mass, legs.inertia(np.array(pose)), mpc)
+        self._starts = torch.arange(self.mpc.config.steps, device=device) * self.mpc.config.dt
+        self._footholds = self.config.footholds(device)
 
     def problems(self, plan: Plan) -> list[Problem]:
         """The QP of each robot.
@@ -70,27 +74,27 @@ class MpcForces:
         is over the foothold at rest in the middle of its stance.
         """
         c, starts = self.config, self._starts
-        plan = Plan(*(x.cpu() for x in plan))
         n, h = len(plan.time), len(starts)
-        now, later = gait(c, plan.time), gait(c, plan.time[:, None] + starts)
+        now, later = plan.gait, gait(c, plan.time[:, None] + starts)
         yaw = plan.yaw_error + plan.command[:, 2:] * (starts + self.mpc.config.dt)
         v_x, v_y = plan.command[:, None, :2].unbind(-1)
-        reference = torch.zeros(n, h, 12)
+        reference = plan.height.new_zeros(n, h, 12)
         reference[..., 2], reference[..., 5], reference[..., 8] = yaw, c.height, plan.command[:, 2:]
         reference[..., 9] = yaw.cos() * v_x - yaw.sin() * v_y
         reference[..., 10] = yaw.sin() * v_x + yaw.cos() * v_y
 
-        velocity = torch.cat([plan.command[:, :2], torch.zeros(n, 1)], 1)[:, None, None]
+        level = torch.zeros_like(plan.height)
+        velocity = torch.cat([plan.command[:, :2], level], 1)[:, None, None]
         stays = now.stance[:, None] & (starts[:, None] < now.left[:, None])
         here = plan.feet[:, None] - velocity * starts[:, None, None]
-        level = (c.foot_radius - plan.height)[:, None].expand(n, 4, 1)
-        footholds = torch.cat([self._footholds.expand(n, 4, 2), level], -1)[:, None]
+        below = (c.foot_radius - plan.height)[:, None].expand(n, 4, 1)
+        footholds = torch.cat([self._footholds.expand(n, 4, 2), below], -1)[:, None]
         there = footholds + velocity * (c.period * (c.duty / 2 - later.phase))[..., None]
         arms = torch.where(stays[..., None], here, there) - plan.com[:, None, None]
 
-        state = torch.cat([plan.angles, torch.zeros(n, 3), plan.height, plan.omega, plan.velocity], 1)
+        state = torch.cat([plan.angles, level, level, level, plan.height, plan.omega, plan.velocity], 1)
         parts = (state.double(), reference.double(), arms.double(), later.stance)
-        return [Problem(*row) for row in zip(*(x.numpy() for x in parts))]
+        return [Problem(*row) for row in zip(*(x.cpu().numpy() for x in parts))]
 
     def __call__(self, plan: Plan) -> Tensor:
         first = [self.mpc.solve(problem, row)[0] for row, problem in enumerate(self.problems(plan))]

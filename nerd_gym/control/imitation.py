@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from nerd_gym.robots.model import RobotModel
 from nerd_gym.utils.files import check_facts
 
 from .forces import Forces, MpcForces, Plan
-from .gait import FEET, TrotConfig, gait
+from .gait import FEET, TrotConfig
 from .trot import Trot
 
 KIND = "trot_forces"
@@ -33,23 +34,22 @@ PRETRAINED = Path(__file__).parent / "pretrained" / "trot-anymal.safetensors"
 INPUTS, OUTPUTS = 10 + 3 * len(FEET) + 3 + 4 * len(FEET), 3 * len(FEET)
 
 
-def network_inputs(plan: Plan, config: TrotConfig) -> tuple[Tensor, Tensor]:
-    """[N, 41], and which feet stand [N, 4]."""
-    cycle = gait(config, plan.time)
-    angle = 2 * torch.pi * cycle.phase
+def network_inputs(plan: Plan) -> Tensor:
+    """[N, 41]."""
+    angle = 2 * torch.pi * plan.gait.phase
     state = (plan.angles, plan.yaw_error, plan.height, plan.omega, plan.velocity, plan.feet.flatten(1), plan.command)
-    feet = (cycle.stance.float(), angle.sin(), angle.cos(), cycle.left.clamp(max=AHEAD))
-    return torch.cat([*state, *feet], 1), cycle.stance
+    feet = (plan.gait.stance, angle.sin(), angle.cos(), plan.gait.left.clamp(max=AHEAD))
+    return torch.cat([*state, *feet], 1)
 
 
 class NetworkForces:
     """The forces that a network finds; the scale in its facts is the force in newtons of an output of 1."""
 
-    def __init__(self, network: Policy, config: TrotConfig | None = None):
+    def __init__(self, network: Policy):
         sizes = network.obs_size, network.action_size
         if sizes != (INPUTS, OUTPUTS):
             raise ValueError(f"a network of {sizes[0]} inputs and {sizes[1]} outputs; it must have {INPUTS}, {OUTPUTS}")
-        self.network, self.config, self._scale = network, config or TrotConfig(), float(network.facts["scale"])
+        self.network, self._scale = network, float(network.facts["scale"])
 
     @classmethod
     def load(cls, path: str | Path, robot: RobotModel, config: TrotConfig | None = None) -> NetworkForces:
@@ -64,13 +64,13 @@ class NetworkForces:
         if facts["gait"] != _plain(config):
             raise ValueError(f"{name} was made for the gait {facts['gait']}; this is {_plain(config)}")
         try:
-            return cls(network, config)
+            return cls(network)
         except ValueError as error:
             raise ValueError(f"{name} holds {error}") from error
 
     def __call__(self, plan: Plan) -> Tensor:
-        inputs, stance = network_inputs(plan, self.config)
-        return self._scale * self.network.act(inputs).view(-1, len(FEET), 3) * stance[..., None]
+        outputs = self._scale * self.network.act(network_inputs(plan))
+        return outputs.view(-1, len(FEET), 3) * plan.gait.stance[..., None]
 
     def reset(self, rows: Tensor | None = None) -> None:
         pass
@@ -91,7 +91,7 @@ class Labelled:
 
     def __call__(self, plan: Plan) -> Tensor:
         force = self._teacher(plan)
-        self.inputs.append(network_inputs(plan, self._teacher.config)[0])
+        self.inputs.append(network_inputs(plan))
         self.labels.append(force.flatten(1))
         return force if self._student is None else self._student(plan)
 
@@ -161,7 +161,7 @@ def imitate(
     facts |= {"backends": [env.backend.name for env in envs]}
     torch.manual_seed(seed)
     sizes = (INPUTS, *HIDDEN, OUTPUTS)
-    parts: list[nn.Module] = [m for size in zip(sizes, sizes[1:]) for m in (nn.Linear(*size), nn.ELU())]
+    parts: list[nn.Module] = [m for size in pairwise(sizes) for m in (nn.Linear(*size), nn.ELU())]
     layers = nn.Sequential(*parts[:-1])
     data: list[tuple[Tensor, Tensor]] = []
     student: NetworkForces | None = None
@@ -174,11 +174,11 @@ def imitate(
         if k == 0:
             mean, std = inputs.mean(0), inputs.std(0)
         stance = inputs[:, -4 * len(FEET) : -3 * len(FEET)].repeat_interleave(3, 1)
-        seen = ((inputs - mean) / std).clamp(-CLIP, CLIP)
-        error = fit(layers, seen, labels / scale, stance, epochs) ** 0.5 * scale
+        normalised = ((inputs - mean) / std).clamp(-CLIP, CLIP)
+        error = fit(layers, normalised, labels / scale, stance, epochs) ** 0.5 * scale
         linear = [(m.weight.detach(), m.bias.detach()) for m in layers if isinstance(m, nn.Linear)]
         facts["rms_error"] = error
-        student = NetworkForces(Policy(mean, std, linear, "elu", CLIP, facts), config)
+        student = NetworkForces(Policy(mean, std, linear, "elu", CLIP, facts))
         report(f"round {k}: {len(inputs)} samples, forces within {error:.1f} N (root mean square)")
     assert student is not None
     return student.network

@@ -109,7 +109,7 @@ class Trot:
         memory = self._memory_of(obs)
         now = gait(self.config, memory.time)
         command = self.command * (memory.time >= 0)[:, None]
-        motion, plan = self._perceive(obs, memory, command)
+        motion, plan = self._perceive(obs, memory, command, now)
         force = self.forces(plan) @ motion.heading.mT
         torque = self._torque(motion, now, force, self._arcs(motion, now, command, memory))
         memory.position += self._dt * motion.velocity[:, 0, :2]
@@ -130,7 +130,7 @@ class Trot:
         m.fresh = torch.zeros_like(new)
         return m
 
-    def _perceive(self, obs: Tensor, memory: Memory, command: Tensor) -> tuple[Motion, Plan]:
+    def _perceive(self, obs: Tensor, memory: Memory, command: Tensor, now: Gait) -> tuple[Motion, Plan]:
         height, quat, velocity, omega, joints, rates, _ = obs.split(OBSERVATION, -1)
         rotation, yaw = quat_to_matrix(quat), yaw_of(quat)
         legs = self._legs(joints)
@@ -154,7 +154,8 @@ class Trot:
             arms @ heading,
             (legs.com[:, None] @ tilt.mT)[:, 0],
             command,
-            memory.time,
+            memory.time.clone(),
+            now,
         )
         return motion, plan
 

@@ -134,11 +134,7 @@ class LassoTrainer(Trainer):
     def surviving(self) -> list[dict[str, float]]:
         """Per wire, the norm of the column of every signal that survives, by name (of the first element)."""
         return [
-            {
-                n: round(norm, 6)
-                for n, norm in zip(one.inputs[0], weight.detach().norm(dim=0).tolist(), strict=True)
-                if norm
-            }
+            {n: round(norm, 6) for n, norm in zip(one.inputs[0], weight.detach().norm(dim=0).tolist(), strict=True) if norm}
             for one, weight in zip(self.model.wires, self.firsts, strict=True)
         ]
 
