@@ -29,7 +29,7 @@ class TrotConfig:
     reach: float = 0.25  # m, the furthest foothold from the one at rest
     stiffness: float = 85.0  # N m/rad, of a leg in the air
     damping: float = 3.0  # N m s/rad
-    inertia: tuple[float, ...] = (0.2, 0.2, 0.08)  # kg m^2 that HAA, HFE and KFE accelerate in the air, about
+    inertia: tuple[float, ...] = (0.2, 0.2, 0.08)  # kg m^2 that HAA, HFE and KFE move in the air, roughly
     singularity: float = 0.05  # m, damping of the Jacobian's inverse
 
     def footholds(self, device: torch.device | str = "cpu") -> Tensor:

@@ -48,9 +48,11 @@ class Memory:
     @classmethod
     def of(cls, n: int, device: torch.device) -> Memory:
         """Of robots of which nothing is known."""
-        yes, zeros = torch.ones(n, 5, dtype=torch.bool, device=device), torch.zeros(n, 16, device=device)
-        time, position, yaw, liftoff = zeros[:, 0], zeros[:, 1:3], zeros[:, 3], zeros[:, 4:].view(n, 4, 3)
-        return cls(yes[:, 0], time, position, yaw, yes[:, 1:], liftoff)
+
+        def zeros(*size: int) -> Tensor:
+            return torch.zeros(n, *size, device=device)
+
+        return cls(~zeros().bool(), zeros(), zeros(2), zeros(), ~zeros(4).bool(), zeros(4, 3))
 
 
 class Motion(NamedTuple):
@@ -103,9 +105,16 @@ class Trot:
         elif self._memory is not None:
             self._memory.fresh |= rows
 
-    @torch.no_grad()
     def act(self, obs: Tensor) -> Tensor:
-        """[N, 37] -> [N, 12]."""
+        """[N, 37] -> [N, 12] actions: what yields the torques, as far as actions can."""
+        *_, joints, rates, _ = obs.split(OBSERVATION, -1)
+        stiffness, damping, scale = self._gains
+        position = (self.torques(obs) + damping * rates) / stiffness + joints
+        return ((position - self._pose) / scale).clamp(-1, 1)
+
+    @torch.no_grad()
+    def torques(self, obs: Tensor) -> Tensor:
+        """[N, 37] -> [N, 12] of the next frame."""
         memory = self._memory_of(obs)
         now = gait(self.config, memory.time)
         command = self.command * (memory.time >= 0)[:, None]
@@ -116,7 +125,7 @@ class Trot:
         memory.yaw += self._dt * command[:, 2]
         memory.time += self._dt
         memory.stance = now.stance
-        return self._action(torque.flatten(1).clamp(-self._limit, self._limit), obs)
+        return torque.flatten(1).clamp(-self._limit, self._limit)
 
     def _memory_of(self, obs: Tensor) -> Memory:
         """Of these robots, with those that are new put to their start."""
@@ -203,12 +212,6 @@ class Trot:
         slow = _product(inverse, velocity - motion.foot_velocity)
         accelerate = self._inertia * _product(inverse, acceleration)
         return motion.carry - _product(transposed, force) + c.stiffness * off + c.damping * slow + accelerate
-
-    def _action(self, torque: Tensor, obs: Tensor) -> Tensor:
-        """Of the task's position control: what yields the torque [N, 12]."""
-        *_, joints, rates, _ = obs.split(OBSERVATION, -1)
-        stiffness, damping, scale = self._gains
-        return (((torque + damping * rates) / stiffness + joints - self._pose) / scale).clamp(-1, 1)
 
 
 def _product(matrices: Tensor, vectors: Tensor) -> Tensor:
