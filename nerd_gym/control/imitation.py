@@ -28,6 +28,7 @@ from .trot import Trot
 KIND = "trot_forces"
 HIDDEN, CLIP = (192, 192), 5.0
 BATCH, RATE = 256, 2e-3
+SMALLEST = 1e-3  # standard deviation of an input, which may be constant
 AHEAD = 1 / 3  # s: a foot's next switch is told up to there, the end of the QP's horizon
 PRETRAINED = Path(__file__).parent / "pretrained" / "trot-anymal.safetensors"
 # State (10), positions of the feet (12), command (3), and four numbers that tell each foot's place in its cycle (16).
@@ -172,7 +173,7 @@ def imitate(
             data.append(record(env, teacher, student, command, per_robot, seed + 1000 * k))
         inputs, labels = (torch.cat(x) for x in zip(*data))
         if k == 0:
-            mean, std = inputs.mean(0), inputs.std(0)
+            mean, std = inputs.mean(0), inputs.std(0).clamp(min=SMALLEST)
         stance = inputs[:, -4 * len(FEET) : -3 * len(FEET)].repeat_interleave(3, 1)
         normalised = ((inputs - mean) / std).clamp(-CLIP, CLIP)
         error = fit(layers, normalised, labels / scale, stance, epochs) ** 0.5 * scale

@@ -9,6 +9,7 @@ from scipy.optimize import nnls
 from nerd_gym.control.srb_mpc import GRAVITY, MpcConfig, Problem, SrbMpc
 
 MASS, INERTIA = 50.0, np.diag([3.5, 9.0, 8.0])
+EXACT = MpcConfig(tolerance=1e-9, iterations=20_000)
 FEET = np.array([[0.4, 0.25, -0.5], [0.4, -0.25, -0.5], [-0.4, 0.25, -0.5], [-0.4, -0.25, -0.5]])
 
 
@@ -52,7 +53,7 @@ def test_the_cost_is_that_of_the_planned_motion():
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_solution_satisfies_the_optimality_conditions(seed):
     """The cost's gradient is a sum of the active limits' normals, none of which pulls."""
-    mpc, p = SrbMpc(MASS, INERTIA, MpcConfig(tolerance=1e-9)), problem(seed)
+    mpc, p = SrbMpc(MASS, INERTIA, EXACT), problem(seed)
     u = mpc.solve(p).ravel() / mpc.weight
     matrix, vector = mpc.cost(p)
     cone, upper = mpc.cone.toarray(), mpc.upper(p.stance)
@@ -86,7 +87,7 @@ def standing() -> np.ndarray:
 
 
 def test_a_solution_depends_on_what_came_before_within_the_tolerance_alone():
-    mpc = SrbMpc(MASS, INERTIA, MpcConfig(tolerance=1e-7))
+    mpc = SrbMpc(MASS, INERTIA, EXACT)
     first = mpc.solve(problem(1))
     mpc.solve(problem(2))
     np.testing.assert_allclose(mpc.solve(problem(1)), first, atol=0.05)
