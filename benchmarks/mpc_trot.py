@@ -62,9 +62,11 @@ def trot(backend: str, agent: str, args: Args) -> dict[str, Any]:
     dt, steps = env.task.frame_dt, round(args.seconds / env.task.frame_dt)
     start, first_yaw = env.backend.q[:, :2].clone(), yaw_of(env.backend.q[:, 3:7])
     fallen = torch.zeros(args.runs, dtype=torch.bool)
-    positions, states = [], []
+    positions, states, at_limit = [], [], 0.0
     for _ in progress(range(steps), desc=f"{agent} on {backend}"):
-        obs, _, terminated, _, info = env.step(player.act(obs))
+        action = player.act(obs)
+        at_limit += float((action.abs() >= 1).float().mean()) / steps
+        obs, _, terminated, _, info = env.step(action)
         fallen |= terminated | info["diverged"]
         positions.append(env.backend.q[:, :2] - start)
         states.append(torch.stack([obs[:, 5], obs[:, 0], wrap_angle(yaw_of(obs[:, 1:5]) - first_yaw)]))
@@ -83,6 +85,7 @@ def trot(backend: str, agent: str, args: Args) -> dict[str, Any]:
         "height": float(height[steady:].mean()),
         "height_std": float(height[steady:].std(0).mean()),
         "yaw": float(yaw[steady:].abs().max()),
+        "actions_at_limit": at_limit,
         "course": {"speed": speed[:, 0].tolist(), "height": height[:, 0].tolist(), "dt": dt},
     }
 

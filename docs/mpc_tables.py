@@ -24,9 +24,17 @@ def trots() -> str:
                 f"{100 * sideways:.0f} cm",
                 f"{row['yaw']:.3f} rad",
                 f"{row['height']:.3f} ± {row['height_std']:.4f}",
+                f"{100 * row['actions_at_limit']:.0f} %",
             ]
         )
-    heads = ["mean speed (m/s)", "its deviation within a run (m/s)", "sideways", "yaw", "base height (m)"]
+    heads = [
+        "mean speed (m/s)",
+        "its deviation within a run (m/s)",
+        "sideways",
+        "yaw",
+        "base height (m)",
+        "actions at their limit",
+    ]
     return markdown(["agent", "on", "falls", *heads], rows)
 
 
