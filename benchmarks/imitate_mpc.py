@@ -17,6 +17,7 @@ from nerd_gym.envs.factory import native
 from nerd_gym.utils.files import check_output
 
 BACKENDS = ("warp", "mujoco")
+LARGEST = (0.6, 0.2, 0.4)  # command: a little beyond what the agents take
 ROBOTS, ROUNDS = 10, 8  # robots on each backend
 
 
@@ -31,10 +32,10 @@ def main(out: Path, seed: int) -> None:
         for backend in BACKENDS
     ]
     generator = torch.Generator().manual_seed(seed)
-    largest = torch.tensor([bound for _, bound in COMMANDS.values()])
+    largest = torch.tensor(LARGEST)
     # A third of each at its largest size; every fourth robot walks as by default.
     unit = 3 * torch.rand(ROUNDS + 1, ROBOTS * len(envs), 3, generator=generator) - 1.5
-    unit[:, ::4] = torch.tensor([default / bound for default, bound in COMMANDS.values()])
+    unit[:, ::4] = torch.tensor([default for default, _ in COMMANDS.values()]) / largest
     commands = unit.clamp(-1, 1) * largest
     imitate(envs, commands, rounds=ROUNDS, seed=seed).save(out)
     print(f"written: {out}")

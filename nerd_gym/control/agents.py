@@ -17,7 +17,7 @@ from .trot import Trot
 
 ENV = "NeRD/Anymal-v0"
 # Default and largest size; together too, Anymal trots at these on `warp` and `mujoco` (benchmarks/mpc_trot.py).
-COMMANDS = {"speed": (0.5, 0.6), "side": (0.0, 0.2), "turn": (0.0, 0.4)}
+COMMANDS = {"speed": (0.5, 0.5), "side": (0.0, 0.2), "turn": (0.0, 0.4)}
 
 
 def mpc(env: VectorEnv, options: str = "") -> Trot:

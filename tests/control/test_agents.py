@@ -24,7 +24,7 @@ def test_options_are_the_command(anymal):
 @pytest.mark.parametrize(
     ("agent", "told"),
     [
-        ("mpc:speed=3", r"speed is 3; agent 'mpc' takes -0.6 to 0.6"),
+        ("mpc:speed=3", r"speed is 3; agent 'mpc' takes -0.5 to 0.5"),
         ("mpc:side=left", r"side is 'left'; agent 'mpc' takes -0.2 to 0.2"),
         ("mpc:pace=1", r"unknown option 'pace' for agent 'mpc'; valid: speed, side, turn"),
         ("mpc-net:pace=1", r"unknown option 'pace' for agent 'mpc-net'; valid: speed, side, turn, model"),
