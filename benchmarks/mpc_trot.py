@@ -1,7 +1,7 @@
 """The trot of Anymal by a QP and by the network that imitates it, on two simulators; and the time of each.
 
 - trots: agents `mpc` and `mpc-net` from random starts: falls, speed, deviations, and the course of the first robot;
-- commands: the same under all corners of what the agents take, two robots each: falls, and the largest error of mean
+- commands: the same under all corners of what the agents take, a robot each: falls, and the largest error of mean
   speed forwards and sideways, and of mean turn rate;
 - times: along one trot of the QP, both find the forces of the same robot at the same instants, turn by turn. `QP` is
   assembling and solving it, from the last solution on; `network` is one evaluation, 41 inputs to 12 forces. `step` is
@@ -11,12 +11,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import tyro
@@ -48,6 +49,8 @@ class Args:
     """Length of a run."""
     instants: int = 1000
     """At which both are timed."""
+    parts: tuple[Literal["trots", "commands", "times"], ...] = ("trots", "commands", "times")
+    """What to measure; of the rest the file keeps what it has."""
     seed: int = 10_000
     """Of the starts, none of which the network was trained on."""
     out: Path = Path(__file__).parent / "results" / "mpc_trot.json"
@@ -93,7 +96,7 @@ def trot(backend: str, agent: str, args: Args) -> dict[str, Any]:
 def corners(backend: str, agent: str, args: Args) -> dict[str, Any]:
     """Under the largest commands, together."""
     largest = [bound for _, bound in COMMANDS.values()]
-    commands = torch.cartesian_prod(*(torch.tensor([-bound, bound]) for bound in largest)).repeat(2, 1)
+    commands = torch.cartesian_prod(*(torch.tensor([-bound, bound]) for bound in largest))
     env = endless_env(ENV, len(commands), backend)
     player = AGENTS[agent](env)
     player.command = commands
@@ -164,20 +167,31 @@ def times(args: Args) -> dict[str, Any]:
 def main(args: Args) -> None:
     """Run, print and save."""
     torch.set_num_threads(1)
-    rows = [trot(backend, agent, args) for agent in AGENTS for backend in BACKENDS]
+    both = [(backend, agent) for agent in AGENTS for backend in BACKENDS]
+    kept = {} if len(args.parts) == 3 else json.loads(args.out.read_text())
+    about = {"command": COMMANDS["speed"][0], "runs": args.runs, "seconds": args.seconds, "seed": args.seed}
+    for part in args.parts:
+        if part == "trots":
+            measured = [trot(*names, args) for names in both]
+            tell(measured)
+        elif part == "commands":
+            measured = {"largest": COMMANDS, "rows": [corners(*names, args) for names in both]}
+            print(*measured["rows"], sep="\n")
+        else:
+            measured = times(args)
+            print(measured)
+        kept |= about | {part: measured}
+    save(args.out, kept)
+    print(f"written: {args.out}")
+
+
+def tell(rows: list[dict[str, Any]]) -> None:
+    """Print a line for each agent on each backend."""
     for row in rows:
         speed = torch.tensor(row["speed"])
         told = f"falls {row['falls']}  speed {speed.mean():.3f} ({speed.min():.3f} to {speed.max():.3f}) m/s"
         sideways = max(map(abs, row["sideways"]))
         print(f"{row['agent']:8} {row['backend']:7} {told}  sideways {sideways:.2f} m  yaw {row['yaw']:.3f} rad")
-    commanded = [corners(backend, agent, args) for agent in AGENTS for backend in BACKENDS]
-    print(*commanded, sep="\n")
-    timed = times(args)
-    print(timed)
-    command = COMMANDS["speed"][0]
-    figures = {"command": command, "runs": args.runs, "seconds": args.seconds, "seed": args.seed, "largest": COMMANDS}
-    save(args.out, figures | {"rows": rows, "commands": commanded, "times": timed})
-    print(f"written: {args.out}")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ def trots() -> str:
     """Falls, speed and deviations from random starts."""
     facts = load("mpc_trot")
     rows = []
-    for row in facts["rows"]:
+    for row in facts["trots"]:
         speed, sideways = row["speed"], max(map(abs, row["sideways"]))
         rows.append(
             [
@@ -43,7 +43,7 @@ def commands() -> str:
     rows = [
         [f"`{row['agent']}`", f"`{row['backend']}`", f"{row['falls']} of {row['robots']}"]
         + [f"{row['errors'][name]:.2f}" for name in ("speed", "side", "turn")]
-        for row in load("mpc_trot")["commands"]
+        for row in load("mpc_trot")["commands"]["rows"]
     ]
     return markdown(["agent", "on", "falls", "forwards (m/s)", "sideways (m/s)", "turn (rad/s)"], rows)
 

@@ -23,7 +23,7 @@ def main() -> None:
     facts = load("mpc_trot")
     figure, axes = pyplot.subplots(2, 1, figsize=(8, 5), sharex=True)
     for axis, name, unit in zip(axes, ("speed", "height"), ("m/s", "m")):
-        for row in facts["rows"]:
+        for row in facts["trots"]:
             course = row["course"]
             count = round(SHOWN / course["dt"])
             style = {"color": COLOURS[row["backend"]], "linestyle": STYLES[row["agent"]], "linewidth": 1.2}

@@ -49,7 +49,8 @@ class NetworkForces:
     def __init__(self, network: Policy):
         sizes = network.obs_size, network.action_size
         if sizes != (INPUTS, OUTPUTS):
-            raise ValueError(f"a network of {sizes[0]} inputs and {sizes[1]} outputs; it must have {INPUTS} and {OUTPUTS}")
+            told = f"a network of {sizes[0]} inputs and {sizes[1]} outputs"
+            raise ValueError(f"{told}; it must have {INPUTS} and {OUTPUTS}")
         self.network, self._scale = network, float(network.facts["scale"])
 
     @classmethod
