@@ -1,6 +1,6 @@
 """The trot of Anymal by a QP and by the network that imitates it, on two simulators; and the time of each.
 
-- trots: agents `mpc` and `mpc-net` from random starts: falls, speed, deviations, and the course of the first robot;
+- trots: agents `mpc` and `mpc-net` from random starts: falls, speed, deviations, and how the first robot's begins;
 - commands: the same under all corners of what the agents take, a robot each: falls, and the largest error of mean
   speed forwards and sideways, and of mean turn rate;
 - times: along one trot of the QP, both find the forces of the same robot at the same instants, turn by turn. `QP` is
@@ -35,7 +35,7 @@ from nerd_gym.utils.timing import save
 
 BACKENDS = ("warp", "mujoco")
 AGENTS: dict[str, Callable[[NerdVectorEnv], Trot]] = {"mpc": mpc, "mpc-net": mpc_net}
-START = 1.0  # s until the trot is steady
+START, SHOWN = 1.0, 3.0  # s until the trot is steady; s of a course that are kept
 MICROSECONDS = 1e6
 
 
@@ -77,6 +77,11 @@ def trot(backend: str, agent: str, args: Args) -> dict[str, Any]:
     # The robots start facing along x, so that x is forwards and y sideways.
     position, (speed, height, yaw) = torch.stack(positions), torch.stack(states, 1)
     steady = round(START / dt)
+
+    def begin(values: torch.Tensor) -> list[float]:
+        """Of the first robot."""
+        return [round(x, 4) for x in values[: round(SHOWN / dt), 0].tolist()]
+
     mean_speed = (position[-1, :, 0] - position[steady - 1, :, 0]) / ((steps - steady) * dt)
     return {
         "agent": agent,
@@ -89,7 +94,7 @@ def trot(backend: str, agent: str, args: Args) -> dict[str, Any]:
         "height_std": float(height[steady:].std(0).mean()),
         "yaw": float(yaw[steady:].abs().max()),
         "actions_at_limit": at_limit,
-        "course": {"speed": speed[:, 0].tolist(), "height": height[:, 0].tolist(), "dt": dt},
+        "course": {"speed": begin(speed), "height": begin(height), "dt": dt},
     }
 
 

@@ -13,7 +13,6 @@ from results_json import ROOT, load
 
 from nerd_gym.utils.files import atomic_write
 
-SHOWN = 5.0  # s
 STYLES = {"mpc": "-", "mpc-net": "--"}
 COLOURS = {"warp": "tab:blue", "mujoco": "tab:green"}
 
@@ -25,10 +24,9 @@ def main() -> None:
     for axis, name, unit in zip(axes, ("speed", "height"), ("m/s", "m")):
         for row in facts["trots"]:
             course = row["course"]
-            count = round(SHOWN / course["dt"])
             style = {"color": COLOURS[row["backend"]], "linestyle": STYLES[row["agent"]], "linewidth": 1.2}
-            times = [(k + 1) * course["dt"] for k in range(count)]
-            axis.plot(times, course[name][:count], label=f"{row['agent']} on {row['backend']}", **style)
+            times = [(k + 1) * course["dt"] for k in range(len(course[name]))]
+            axis.plot(times, course[name], label=f"{row['agent']} on {row['backend']}", **style)
         axis.set_ylabel(f"{name} ({unit})")
         axis.grid(alpha=0.3)
     axes[0].axhline(facts["command"], color="black", linewidth=0.8, linestyle=":")
