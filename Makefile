@@ -47,11 +47,13 @@ figures: setup
 	$(BIN)/python benchmarks/collisions.py --again
 	$(BIN)/python benchmarks/hybrid.py
 	$(BIN)/python benchmarks/planning.py
+	$(BIN)/python benchmarks/mpc_trot.py
 	$(BIN)/python benchmarks/strike_planning.py --again
 	$(BIN)/python benchmarks/strike_policies.py
 	$(BIN)/python docs/make_pictures.py
 	$(BIN)/python docs/plot_curves.py
 	$(BIN)/python docs/plot_study.py
+	$(BIN)/python docs/plot_trot.py
 	$(BIN)/python docs/fill_tables.py
 
 clean:

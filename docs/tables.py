@@ -8,6 +8,7 @@ from typing import Any
 
 from collision_tables import COLLISION_TABLES
 from hybrid_tables import HYBRID_TABLES
+from mpc_tables import MPC_TABLES
 from planning_tables import PLANNING_TABLES
 from results_json import RESULTS, ROOT, load, modern, packaged_models
 from strike_tables import STRIKE_TABLES
@@ -469,5 +470,6 @@ TABLES: dict[str, Callable[[], str]] = {
     **COLLISION_TABLES,
     **PLANNING_TABLES,
     **HYBRID_TABLES,
+    **MPC_TABLES,
     **STRIKE_TABLES,
 }

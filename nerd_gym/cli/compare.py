@@ -22,7 +22,7 @@ class Compare:
     """Environment, as `nerd-gym list` names it, e.g. NeRD/Cartpole-v0."""
     policy: str
     """A policy (.safetensors, .onnx, or an rl-games .pth), module:function or file.py:function (torch observations
-    [N, obs] to actions [N, act]), zero or random."""
+    [N, obs] to actions [N, act]), zero, random, mpc or mpc-net."""
     backends: tuple[str, ...] = ()
     """Two or more, the first is the baseline; options after a colon: warp:reference=True neural:model=FILE,threads=1.
     By default all that the robot has."""

@@ -30,7 +30,8 @@ class Play:
     backend: str | None = None
     """Physics, as `nerd-gym list` names it; by default the environment's."""
     agent: str = "random"
-    """zero, random, a policy (.safetensors, .onnx, or an rl-games .pth), module:function or file.py:function."""
+    """zero, random, mpc or mpc-net (Anymal; mpc:speed=0.3), a policy (.safetensors, .onnx, or an rl-games .pth),
+    module:function or file.py:function."""
     video: Path | None = None
     """Write the first robot to this .mp4 or .gif."""
     window: bool = False

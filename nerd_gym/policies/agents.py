@@ -19,7 +19,9 @@ from .onnx import OnnxPolicy
 from .policy import ACTIVATIONS, Policy
 
 FILES = (".safetensors", ".pth", ".onnx")
-VALID = f"zero, random, a policy ({', '.join(FILES)}), module:function or file.py:function"
+# Controllers of control/, which stands above this room: made when they are asked for.
+CONTROLLERS = {"mpc": "mpc", "mpc-net": "mpc_net"}
+VALID = f"zero, random, {', '.join(CONTROLLERS)}, a policy ({', '.join(FILES)}), module:function or file.py:function"
 # Options of a task that change what its policies see or mean.
 MUST_MATCH = ("task", "control", "velocity", "action_scale", "stiffness", "damping")
 
@@ -83,8 +85,9 @@ def load_agent(
     """An agent for an environment, from what the user has.
 
     Args:
-        source: a function [N, obs_size] -> [N, action_size], a policy, or text: ``zero``, ``random``, the path of a
-            policy, ``module:function`` or ``file.py:function``. A policy made for something else is refused.
+        source: a function [N, obs_size] -> [N, action_size], a policy, or text: ``zero``, ``random``, ``mpc`` or
+            ``mpc-net`` (``mpc:speed=0.3``), the path of a policy, ``module:function`` or ``file.py:function``.
+            A policy made for something else is refused.
         activation: of an rl-games .pth, which the file does not tell.
         seed: of random actions.
     """
@@ -100,6 +103,8 @@ def load_agent(
         agent = FunctionAgent(lambda obs: torch.zeros(len(obs), size), size)
     elif str(source) == "random":
         agent = RandomAgent(size, seed)
+    elif (controller := _controller(str(source))) is not None:
+        agent = controller(env)
     elif Path(source).suffix == ".onnx":
         agent = OnnxPolicy.load(source)
     elif Path(source).suffix in FILES:
@@ -144,6 +149,15 @@ def _callable(source: Any) -> Callable:
     if not callable(source):
         raise ValueError(f"a {type(source).__name__} is no agent; valid: a function, a policy, {VALID}")
     return source
+
+
+def _controller(text: str) -> Callable[[VectorEnv], Agent] | None:
+    """`mpc` or `mpc:speed=0.3`, but not `mpc:function`."""
+    name, _, options = text.partition(":")
+    if name not in CONTROLLERS or (options and "=" not in options):
+        return None
+    make = getattr(import_module("nerd_gym.control.agents"), CONTROLLERS[name])
+    return lambda env: make(env, options)
 
 
 def _imported(text: str) -> Callable:
