@@ -51,7 +51,8 @@ class Augment:
     windows: int = 20_000
     """Windows to train on, drawn from all."""
     optimiser: str = "lbfgs"
-    """lbfgs, of which a step is 20 iterations on all windows, or adamw."""
+    """lbfgs, of which a step is 20 iterations on all windows; gauss_newton, fast for up to some hundred numbers; or
+    adamw."""
     steps: int = 30
     """Steps of the optimiser."""
     batch: int = 0

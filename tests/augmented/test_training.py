@@ -1,5 +1,7 @@
 """Training end to end: what was hidden in the data is found, and a stopped run goes on."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -35,9 +37,10 @@ def data():
     return moved(0), moved(1)
 
 
-def test_damping_is_identified(data, tmp_path):
+@pytest.mark.parametrize("optimiser", ["lbfgs", "gauss_newton"])
+def test_damping_is_identified(data, tmp_path, optimiser):
     model = new_model(robot("cartpole"), None, cut(data[0], 1), identify=["damping"])
-    told = Trainer(model, *data, SHORT).run(tmp_path / "x.checkpoint", {})
+    told = Trainer(model, *data, replace(SHORT, optimiser=optimiser)).run(tmp_path / "x.checkpoint", {})
     torch.testing.assert_close(model.values["damping"].detach(), HIDDEN.double(), rtol=1e-3, atol=0)
     assert told["kept"] == "trained" and told["held_error"]["end"] < 1e-3 * told["held_error"]["start"]
 
@@ -153,7 +156,7 @@ def test_wrong_words_are_told_before_data_are_read(tmp_path, options, words):
     [
         ({"steps": 0}, "steps is 0"),
         ({"horizon": -1}, "horizon is -1"),
-        ({"optimiser": "sgd"}, "valid: soap, adamw, lbfgs"),
+        ({"optimiser": "sgd"}, "valid: soap, adamw, lbfgs, gauss_newton"),
         ({"identify": ("colour",)}, "unknown parameter 'colour'"),
         ({"lr": float("nan")}, "lr is nan"),
     ],

@@ -72,6 +72,8 @@ class LassoTrainer(Trainer):
         lasso: Lasso,
         free: int = 0,
     ):
+        if settings.optimiser != "lbfgs":
+            raise ValueError(f"a lasso is trained with optimiser 'lbfgs', not {settings.optimiser!r}")
         super().__init__(model, train, held, settings)
         self.lasso, self.free = lasso, free
         self.firsts = [net.linears[0].weight for net in model.scalar_nets]

@@ -228,13 +228,13 @@ def landscape(loss: Loss, x: Tensor, y: Tensor) -> Tensor:
     return loss(points).unflatten(0, (len(y), len(x)))
 
 
-def batched_loss(
-    module: nn.Module, loss: Callable[[Any], Tensor], batch: Any, names: Sequence[str] | None = None
-) -> tuple[Loss, Tensor]:
-    """A training loss as one of points [S, P], and the point [P] where the module is.
+def function_of_point(
+    module: nn.Module, function: Callable[[Any], Tensor], batch: Any, names: Sequence[str] | None = None
+) -> tuple[Callable[[Tensor], Tensor], Tensor]:
+    """What `function` says of a batch, as a function of a point [P], and the point where the module is.
 
-    A point is all that `names` (by default every trainable tensor of the module) hold, in that order; `loss` must call
-    the module's own forward functions alone.
+    A point is all that `names` (by default every trainable tensor of the module) hold, in that order; `function` must
+    call the module's own forward functions alone.
     """
     own = {name: p for name, p in module.named_parameters() if p.requires_grad}
     odd = [name for name in names or () if name not in own]
@@ -242,23 +242,31 @@ def batched_loss(
         raise ValueError(f"unknown parameter {odd[0]!r}; valid: {', '.join(own)}")
     chosen = {name: p for name, p in own.items() if names is None or name in names}
     sizes = [p.numel() for p in chosen.values()]
-    judge = _Judge(module, loss)
+    judge = _Judge(module, function)
 
-    def one(point: Tensor) -> Tensor:
+    def of_point(point: Tensor) -> Tensor:
         parts = point.split(sizes)
         values = {f"module.{n}": part.view(p.shape) for (n, p), part in zip(chosen.items(), parts, strict=True)}
         return functional_call(judge, values, (batch,))
 
-    return vmap(one), torch.cat([p.detach().flatten() for p in chosen.values()])
+    return of_point, torch.cat([p.detach().flatten() for p in chosen.values()])
+
+
+def batched_loss(
+    module: nn.Module, loss: Callable[[Any], Tensor], batch: Any, names: Sequence[str] | None = None
+) -> tuple[Loss, Tensor]:
+    """A training loss as one of many points [S, P], and the point [P] where the module is."""
+    of_point, here = function_of_point(module, loss, batch, names)
+    return vmap(of_point), here
 
 
 class _Judge(nn.Module):
-    """A loss as a module's forward, for `functional_call`."""
+    """A function as a module's forward, for `functional_call`."""
 
-    def __init__(self, module: nn.Module, loss: Callable[[Any], Tensor]):
+    def __init__(self, module: nn.Module, function: Callable[[Any], Tensor]):
         super().__init__()
         self.module = module
-        self._loss = loss
+        self._function = function
 
     def forward(self, batch: Any) -> Tensor:
-        return self._loss(batch)
+        return self._function(batch)

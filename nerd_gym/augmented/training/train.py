@@ -17,10 +17,12 @@ from nerd_gym.physics.torch.engine import read_parameters
 from nerd_gym.robots.model import RobotModel
 from nerd_gym.utils.arguments import check_real, check_seed, whole
 
+from .gauss_newton import gauss_newton_loop
 from .parametrise import FIXED, fixed_parameters, free_parameters
 from .search import Bounds, basin_hopping, batched_loss
 from .windows import Scales, Trajectories, WindowLoss, cut, errors_of, normalise, rolled, rows_of
 
+GAUSS_NEWTON = "gauss_newton"
 IDENTIFIABLE = tuple(name for name in PARAMETERS if name not in FIXED)
 SEARCH_WINDOWS = 64
 SPREAD, WIDEST = 0.3, 3.0  # of starts, and bounds of a global search, about where the training begins
@@ -36,7 +38,7 @@ class Settings:
     windows: int = 20_000  # at most; more are drawn from
     truncate: int = 0  # frames after which gradients are cut; 0: never
     substeps: int | None = None  # None: the robot's
-    optimiser: str = "lbfgs"  # a step is 20 iterations on all windows; or adamw, whose step is one batch
+    optimiser: str = "lbfgs"  # a step is 20 iterations on all windows; adamw: one batch; gauss_newton: all windows
     steps: int = 30
     batch: int = 0  # windows in a step; 0: all
     lr: float = 3e-3  # of adamw
@@ -56,8 +58,9 @@ class Settings:
             whole(name, getattr(self, name), least=0)
         check_real("lr", self.lr, 0, 1e3)
         check_seed(self.seed)
-        if self.optimiser not in OPTIMISERS:
-            raise ValueError(f"unknown optimiser {self.optimiser!r}; valid: {', '.join(OPTIMISERS)}")
+        if self.optimiser not in (*OPTIMISERS, GAUSS_NEWTON):
+            valid = ", ".join((*OPTIMISERS, GAUSS_NEWTON))
+            raise ValueError(f"unknown optimiser {self.optimiser!r}; valid: {valid}")
         for name in self.identify:
             if name not in IDENTIFIABLE:
                 raise ValueError(f"unknown parameter {name!r}; valid: {', '.join(IDENTIFIABLE)}")
@@ -120,10 +123,16 @@ class Trainer:
 
     def loss(self, windows: Trajectories) -> Tensor:
         """Of the rollouts, of the networks' weights and of how far parameters are from their start."""
+        return self._loss(windows) + self._pull().square().sum()
+
+    def residuals(self, windows: Trajectories) -> Tensor:
+        """[R], whose squares sum to that."""
+        return torch.cat([self._loss.residuals(windows), self._pull()])
+
+    def _pull(self) -> Tensor:
         weights = [layer.weight for net in self.model.scalar_nets for layer in net.linears]
         free = [value for name, value in self.model.named_parameters() if name.endswith(".original")]
-        size = windows["q"].new_zeros(()) + sum(x.square().sum() for x in (*weights, *free))
-        return self._loss(windows) + self.settings.ridge * size
+        return self.settings.ridge**0.5 * torch.cat([x.flatten() for x in (*weights, *free)])
 
     def _search(self) -> None:
         """Put the model where basin hopping from several starts ends, on some of the windows."""
@@ -152,9 +161,9 @@ class Trainer:
         recipe = Recipe(
             steps=s.steps,
             batch=batch,
-            optimiser=s.optimiser,
+            optimiser="lbfgs" if s.optimiser == GAUSS_NEWTON else s.optimiser,
             lr=s.lr,
-            ema=0.0 if s.optimiser == "lbfgs" else 0.99,
+            ema=0.0 if s.optimiser in ("lbfgs", GAUSS_NEWTON) else 0.99,
             validate=min(s.steps, 30),
             seed=s.seed,
         )
@@ -164,6 +173,8 @@ class Trainer:
         if (s.starts > 1 or s.hops) and not checkpoint.exists():
             self._search()
         validate = {"held": self.held_error}
+        if s.optimiser == GAUSS_NEWTON:
+            loop = gauss_newton_loop(self.residuals)
         trained = loop(
             self.model,
             self.sample,

@@ -73,11 +73,16 @@ class WindowLoss:
     every: bool = True  # frame of a window, or its last alone
 
     def __call__(self, windows: Trajectories) -> Tensor:
+        return self.residuals(windows).square().sum()
+
+    def residuals(self, windows: Trajectories) -> Tensor:
+        """[R], whose squares sum to the loss."""
         robot, frames = self.model.robot, windows["force"].shape[1]
         q, qd = windows["q"][:, 0], windows["qd"][:, 0]
         ground = windows["ground_point"], windows["ground_normal"]
         start = windows["start"] * robot.frame_dt
-        total = q.new_zeros(())
+        counted = frames if self.every else 1
+        found = []
         for k in range(frames):
             if self.truncate and k and k % self.truncate == 0:
                 q, qd = q.detach(), qd.detach()
@@ -86,8 +91,11 @@ class WindowLoss:
             if self.every or k == frames - 1:
                 off = displacement(robot, windows["q"][:, k + 1], q) / self.scales.step
                 rate = (qd - windows["qd"][:, k + 1]) / self.scales.change
-                total = total + self.position * off.square().mean() + self.velocity * rate.square().mean()
-        return total / (frames if self.every else 1)
+                size = (counted * off.numel()) ** -0.5
+                for part, weight in ((off, self.position), (rate, self.velocity)):
+                    if weight:
+                        found.append(size * weight**0.5 * part.flatten())
+        return torch.cat(found)
 
 
 @torch.no_grad()
