@@ -12,6 +12,7 @@ half a frame of free fall is added.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ ROBOT = HERE / "robots" / "cube.xml"
 UNIT = 0.0524  # m, in which places and linear velocities are recorded
 FRAMES, NEAR, MOVING, FALLING = 16, 2e-3, 0.15, -9.61  # m over the floor, m/s, and m/s^2 as measured
 TRAIN, HELD = 32, 32  # tosses
-WINDOWS, RIDGE = 320, 1e-4  # to train on
+WINDOWS, RIDGE = 160, 1e-4  # to train on
 IDENTIFIED = ("com", "inertia", "candidate", "gravity")
 WIRES = Blueprint().wire(["normal/*", "friction/*"], ["depth/@", "along/@", "slip/@"], hidden=(8,), activation="tanh")
 
@@ -46,7 +47,7 @@ class Args:
     """cube_tosses.npz."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """Of splits, windows and networks."""
-    steps: int = 8
+    steps: int = 5
     """Of least squares, per stage."""
     final: bool = False
     """Measure the tosses that are only tested; until then those that decide."""
@@ -59,7 +60,7 @@ def read_tosses(path: Path, robot: RobotModel) -> list[Trajectories]:
     with np.load(path, allow_pickle=False) as file:
         rows, offsets = torch.as_tensor(file["data"]).double(), file["offsets"]
     finder, tosses = Articulated(robot), []
-    for first, end in zip(offsets[:-1], offsets[1:], strict=True):
+    for first, end in pairwise(offsets):
         toss = rows[first:end]
         q = torch.cat([UNIT * toss[:, :3], torch.nn.functional.normalize(toss[:, 3:7], dim=-1)], 1)
         qd = torch.cat([UNIT * toss[:, 7:10], toss[:, 10:13]], 1)
@@ -107,7 +108,7 @@ def stage(
     robot: RobotModel, start: AugmentedModel | None, blueprint: Blueprint | None, contact: str,
     data: tuple[Trajectories, Trajectories], seed: int, args: Args, name: str,
 ) -> tuple[AugmentedModel, dict[str, Any]]:  # fmt: skip
-    """Train one kind of model from another's values."""
+    """Train one kind of model from another's values; beside a network only the contact law's are trained."""
     model = new_model(robot, blueprint, data[0], contact, IDENTIFIED, seed)
     if start is not None:
         with torch.no_grad():
@@ -115,6 +116,8 @@ def stage(
                 model.values[key].copy_(value)
             if start.contact_values is not None and model.contact_values is not None:
                 model.contact_values.copy_(start.contact_values)
+        for value in model.values.values() if blueprint is not None else ():
+            value.requires_grad_(False)
     settings = Settings(
         horizon=FRAMES,
         steps=args.steps,

@@ -1,8 +1,8 @@
 """Link lengths of a double pendulum, 3 m and 4 m, from simulated motion: single descents against basin hopping.
 
-The data are simulated: 4 s of the engine's own motion of two uniform rods from a random state. A descent from random lengths
-often ends in another minimum, because a rod of the wrong length is soon half a swing behind. Every run of basin hopping
-has its own data, starts and hops; it knows the lengths' bounds and stops where the loss is as good as none.
+The data are simulated: 4 s of the engine's own motion of two uniform rods from a random state. A descent from random
+lengths may end in another minimum, because a rod of the wrong length is soon half a swing behind. Every run of basin
+hopping has its own data, starts and hops; it knows the lengths' bounds and stops where the loss is as good as none.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class Args:
     runs: int = 20
     """Of basin hopping, and of CMA-ES."""
     starts: int = 8
-    """Chains of a run; all first descents together are the single ones that are reported."""
+    """Single descents beside a run."""
+    chains: int = 1
+    """Of basin hopping, from the first of these starts on."""
     hops: int = 20
     """Of a run at most."""
     iterations: int = 30
@@ -101,7 +103,9 @@ def one_run(engine: Articulated, bounds: Bounds, seed: int, args: Args) -> dict[
     begin = process_time()
     single, _, count = minimise(loss, first, args.iterations, bounds)
     single_seconds, begin = process_time() - begin, process_time()
-    hopped = basin_hopping(loss, bounds, args.starts, args.hops, args.iterations, target=TARGET, seed=seed, first=first)
+    hopped = basin_hopping(
+        loss, bounds, args.chains, args.hops, args.iterations, target=TARGET, seed=seed, first=first[: args.chains]
+    )
     hopped_seconds, begin = process_time() - begin, process_time()
     population = population_search(loss, bounds, 16, 80, TARGET, seed)
     return {
@@ -142,7 +146,13 @@ def main(args: Args) -> None:
         for k in bar:
             rows.append(one_run(engine, bounds, args.seed + k, args))
             about = {"what": __doc__.splitlines()[0], "true": TRUE, "bounds": [LEAST, MOST], "close": CLOSE}
-            about |= {"steps": STEPS, "dt": DT, "iterations": args.iterations, "starts": args.starts}
+            about |= {
+                "steps": STEPS,
+                "dt": DT,
+                "iterations": args.iterations,
+                "starts": args.starts,
+                "chains": args.chains,
+            }
             save(args.out, about | {"summary": summary(rows), "rows": rows})
     grid = torch.linspace(LEAST, MOST, 61).double()
     loss = loss_of(engine, args.trajectories, args.seed)

@@ -31,8 +31,8 @@ RATE, SMOOTHED = 400, 21  # Hz, frames of the filter
 TRAIN, HELD, TEST = range(10), range(10, 13), range(13, 16)
 IDENTIFIED = ("mass", "com", "inertia", "offset", "gravity")
 FRICTION = ("damping", "dry_friction")
-HORIZON, WINDOWS, RIDGE = 40, 300, 1e-8
-WIRES = Blueprint().wire("tau/*", ["qd/*", "up/*/x", "up/*/z"], hidden=(8, 8), activation="tanh")
+HORIZON, WINDOWS, RIDGE = 40, 200, 1e-8
+WIRES = Blueprint().wire("tau/*", ["qd/*", "up/*/x", "up/*/z"], hidden=(5, 5), activation="tanh")
 
 
 @dataclass
@@ -112,12 +112,14 @@ def stage(
     robot: RobotModel, start: AugmentedModel | None, blueprint: Blueprint | None, names: tuple[str, ...],
     data: tuple[Trajectories, Trajectories], seed: int, args: Args, name: str,
 ) -> tuple[AugmentedModel, dict[str, Any]]:  # fmt: skip
-    """Train one kind of model from another's values."""
+    """Train one kind of model from another's values; beside networks only friction is trained."""
     model = new_model(robot, blueprint, data[0], identify=names, seed=seed)
     if start is not None:
         with torch.no_grad():
             for key, value in start.values.items():
                 model.values[key].copy_(value)
+        for key in IDENTIFIED if blueprint is not None else ():
+            model.values[key].requires_grad_(False)
     settings = Settings(
         horizon=HORIZON,
         steps=args.steps,

@@ -24,13 +24,13 @@ MAY_BE_INFINITE = ("values.lower", "values.upper")
 AT_LEAST_0 = ("mass", "armature", "damping", "stiffness", "limit_gains", "contact_gains")
 
 
-def save_augmented(path: Path, model: AugmentedModel, facts: dict[str, Any] | None = None) -> None:
+def save_augmented(path: str | Path, model: AugmentedModel, facts: dict[str, Any] | None = None) -> None:
     """Write a model, whole or not at all."""
     robot = model.robot
     own = {"kind": KIND, "robot": robot.name, "robot_hash": robot.hash, "frame_dt": robot.frame_dt}
     own |= {"wires": model.blueprint.facts(), "contact": model.contact, "sweeps": model.sweeps}
     tensors = {name: value.detach().clone() for name, value in model.state_dict().items()}
-    save_tensors(path, tensors, (facts or {}) | own)
+    save_tensors(Path(path), tensors, (facts or {}) | own)
 
 
 def load_augmented(path: str | Path, robot: RobotModel) -> tuple[AugmentedModel, dict[str, Any]]:

@@ -96,10 +96,10 @@ def usual_size(model: AugmentedModel, name: str) -> Tensor:
 
 
 def free_parameters(model: AugmentedModel, masks: dict[str, Tensor] | None = None) -> None:
-    """Replace the values of a model by free numbers, until :func:`fixed_parameters`."""
+    """Replace the trainable values of a model by free numbers, until :func:`fixed_parameters`."""
     masks = masks or {}
     sizes = {name: usual_size(model, name) for name in model.values}
-    for name in list(model.values):
+    for name in [name for name in model.values if model.values[name].requires_grad]:
         own = FreeNumbers(name, model.values[name], sizes[name], masks.get(name))
         parametrize.register_parametrization(model.values, name, own)
     if model.contact_values is not None:

@@ -6,31 +6,15 @@ import mujoco
 import numpy as np
 import pytest
 import torch
-from torch.nn.functional import normalize
 
 from nerd_gym import RobotModel
 from nerd_gym.physics.torch.contact import hunt_crossley
 from nerd_gym.physics.torch.engine import Articulated, read_parameters
 from nerd_gym.physics.torch.impulse import Impulses
 from nerd_gym.robots.contacts import candidate_places
-from tests.support.grid import ROBOTS, ROOT, robot
+from tests.support.grid import ROBOTS, robot
+from tests.support.motions import EXAMPLES, model_of, random_motion
 from tests.support.states import backend_at, fixed_base_state, ground, wide_state
-
-EXAMPLES = ("critter", "three_link_arm")
-
-
-def model_of(name: str) -> RobotModel:
-    return RobotModel.from_mjcf(ROOT / "examples" / f"{name}.xml") if name in EXAMPLES else robot(name)
-
-
-def random_motion(model: RobotModel, n: int) -> tuple[torch.Tensor, ...]:
-    """Any pose, speeds and forces, float64."""
-    generator = torch.Generator().manual_seed(0)
-    q, qd = (torch.randn(n, size, generator=generator, dtype=torch.float64) for size in (model.nq, model.nv))
-    if model.free_base:
-        q[:, 3:7] = normalize(q[:, 3:7], dim=-1)
-    force = 10 * torch.randn(n, model.nj, generator=generator, dtype=torch.float64)
-    return q, 3 * qd, force
 
 
 def mujoco_accelerations(model: RobotModel, q: torch.Tensor, qd: torch.Tensor, force: torch.Tensor) -> np.ndarray:

@@ -8,10 +8,9 @@ from nerd_gym.physics.torch.engine import Articulated
 from nerd_gym.robots.links import read_links
 from nerd_gym.robots.rotations import quat_exp, quat_multiply, quat_to_matrix
 from tests.support.grid import ROBOTS
+from tests.support.motions import EXAMPLES, model_of, random_motion
 
-from .test_engine import EXAMPLES, model_of, random_motion
-
-pin = pytest.importorskip("pinocchio", reason="pip install -e '.[bench]'")
+pin = pytest.importorskip("pinocchio", reason="pip install -e '.[test]'")
 
 
 def converted(model, q, v, tau, acceleration=None):
