@@ -47,6 +47,9 @@ figures: setup
 	$(BIN)/python benchmarks/collisions.py --again
 	$(BIN)/python benchmarks/hybrid.py
 	$(BIN)/python benchmarks/planning.py
+	$(BIN)/python benchmarks/augmented_discovery.py
+	$(BIN)/python benchmarks/augmented_link_lengths.py
+	$(BIN)/python benchmarks/augmented_speed.py
 	$(BIN)/python benchmarks/mpc_trot.py
 	$(BIN)/python benchmarks/strike_planning.py --again
 	$(BIN)/python benchmarks/strike_policies.py

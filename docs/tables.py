@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from augmented_tables import AUGMENTED_TABLES
 from collision_tables import COLLISION_TABLES
 from hybrid_tables import HYBRID_TABLES
 from mpc_tables import MPC_TABLES
@@ -467,6 +468,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "recorded": recorded,
     "published": published,
     "drift": drift,
+    **AUGMENTED_TABLES,
     **COLLISION_TABLES,
     **PLANNING_TABLES,
     **HYBRID_TABLES,
