@@ -47,7 +47,7 @@ class Args:
     """cube_tosses.npz."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """Of splits, windows and networks."""
-    steps: int = 5
+    steps: int = 4
     """Of least squares, per stage."""
     final: bool = False
     """Measure the tosses that are only tested; until then those that decide."""

@@ -43,7 +43,7 @@ class Args:
     """Folder with run_NN.npz, `marker_xy` [frames, 6]."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """Of windows and networks."""
-    steps: int = 6
+    steps: int = 4
     """Of least squares, per stage."""
     final: bool = False
     """Measure the test runs too; until then only those that decide."""
