@@ -31,7 +31,7 @@ RATE, SMOOTHED = 400, 21  # Hz, frames of the filter
 TRAIN, HELD, TEST = range(10), range(10, 13), range(13, 16)
 IDENTIFIED = ("mass", "com", "inertia", "offset", "gravity")
 FRICTION = ("damping", "dry_friction")
-HORIZON, WINDOWS, RIDGE = 40, 200, 1e-8
+HORIZON, WINDOWS, RIDGE = 40, 800, 1e-8
 WIRES = Blueprint().wire("tau/*", ["qd/*", "up/*/x", "up/*/z"], hidden=(5, 5), activation="tanh")
 
 
@@ -139,14 +139,20 @@ def one_seed(args: Args, robot: RobotModel, seed: int) -> dict[str, Any]:
     held = windows(args.data, HELD, 100, 100, 200, 0)
     runs = TEST if args.final else HELD
     rows: dict[str, Any] = {}
-    plain = AugmentedModel(robot)
-    rows["uniform rods"] = measure(plain, args.data, runs)
-    identified, told = stage(robot, None, None, IDENTIFIED, (train, held), seed, args, "identified")
-    rows["identified, no friction"] = measure(identified, args.data, runs) | {"held": told["held_error"]}
-    friction, told = stage(robot, identified, None, IDENTIFIED + FRICTION, (train, held), seed, args, "friction")
-    rows["identified, viscous and dry friction"] = measure(friction, args.data, runs) | {"held": told["held_error"]}
-    wired, told = stage(robot, friction, WIRES, IDENTIFIED + FRICTION, (train, held), seed, args, "network")
-    rows["the same with networks"] = measure(wired, args.data, runs) | {"held": told["held_error"]}
+
+    def tell(name: str, model: AugmentedModel) -> None:
+        rows[name] = measure(model, args.data, runs) | {"validation": measure(model, args.data, HELD)}
+        told = "".join(f"  {n}: {rows[name][n]['mean']} {rows[name][n]['median']}" for n in ("100", "400"))
+        print(f"seed {seed}  {name:40s}{told}", flush=True)
+
+    data = train, held
+    tell("uniform rods", AugmentedModel(robot))
+    identified, _ = stage(robot, None, None, IDENTIFIED, data, seed, args, "identified")
+    tell("identified, no friction", identified)
+    friction, _ = stage(robot, identified, None, IDENTIFIED + FRICTION, data, seed, args, "friction")
+    tell("identified, viscous and dry friction", friction)
+    wired, _ = stage(robot, friction, WIRES, IDENTIFIED + FRICTION, data, seed, args, "network")
+    tell("the same with networks", wired)
     return rows
 
 
@@ -157,12 +163,6 @@ def main(args: Args) -> None:
     with progress(args.seeds, desc="seeds", unit="seed") as bar:
         for seed in bar:
             found.append(one_seed(args, robot, seed))
-            for name, row in found[-1].items():
-                print(
-                    f"seed {seed}  {name:40s}"
-                    + "".join(f"  {n}: {row[n]['mean']} {row[n]['median']}" for n in ("100", "400")),
-                    flush=True,
-                )
             about = {"what": __doc__.splitlines()[0], "runs": "test" if args.final else "validation"}
             about |= {"horizon": HORIZON, "windows": WINDOWS, "steps": args.steps}
             save(args.out, about | {"seeds": found})
