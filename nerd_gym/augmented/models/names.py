@@ -90,10 +90,10 @@ class Catalogue:
         found = [(name, (hit.groups() or ("",))[0]) for name in table if (hit := rule.fullmatch(name))]
         if not found:
             what = "scalar that can be changed" if outputs else "signal that can be read"
-            near = get_close_matches(pattern, table, n=4, cutoff=0.4)
             groups = list(dict.fromkeys(name.split("/")[0] for name in table))
             alike = get_close_matches(pattern.split("/")[0], groups, n=1)
-            near = near or [name for name in table if name.split("/")[0] in alike][:4]
+            same = [name for name in table if name.split("/")[0] in alike]
+            near = get_close_matches(pattern, same or table, n=4, cutoff=0.4) or same[:4]
             hint = f"; near: {', '.join(near)}" if near else ""
             raise ValueError(f"{pattern!r} is no {what} of {self.robot.name}{hint}; groups: {', '.join(groups)}")
         return found
