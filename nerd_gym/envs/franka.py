@@ -89,7 +89,10 @@ class Franka(Task):
 
     def reward(self, state: State, action: Tensor, joint_force: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         d = self._distance(state)
-        terms = {"distance": -d} | {f"near_{k}": 1 / (torch.exp(k * d) + 1e-4 + torch.exp(-k * d)) for k in (50, 300)}
+        terms = {"distance": -d}
+        for k in (50, 300):
+            far = (k * d).clamp(max=80.0)  # where an exponential overflows, its gradient is no number
+            terms[f"near_{k}"] = 1 / (torch.exp(far) + 1e-4 + torch.exp(-far))
         return total(terms), terms
 
     def measures(self, state: State) -> dict[str, Tensor]:
