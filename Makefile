@@ -54,6 +54,7 @@ figures: setup
 	$(BIN)/python benchmarks/strike_planning.py --again
 	$(BIN)/python benchmarks/strike_policies.py
 	$(BIN)/python docs/make_pictures.py
+	$(BIN)/python docs/plot_augmented.py
 	$(BIN)/python docs/plot_curves.py
 	$(BIN)/python docs/plot_study.py
 	$(BIN)/python docs/plot_trot.py

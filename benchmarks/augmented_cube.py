@@ -30,6 +30,7 @@ from nerd_gym.utils.progress import progress
 from nerd_gym.utils.timing import save
 
 HERE = Path(__file__).parent
+CHECKPOINTS = Path("out/augmented")  # a run that is stopped goes on from there
 ROBOT = HERE / "robots" / "cube.xml"
 UNIT = 0.0524  # m, in which places and linear velocities are recorded
 FRAMES, NEAR, MOVING, FALLING = 16, 2e-3, 0.15, -9.61  # m over the floor, m/s, and m/s^2 as measured
@@ -129,7 +130,7 @@ def stage(
         identify=IDENTIFIED,
     )
     trainer = Trainer(model, *data, settings)
-    return model, trainer.run(args.out.with_name(f".{args.out.stem}-{name}-{seed}.checkpoint"), {"stage": name})
+    return model, trainer.run(CHECKPOINTS / f"{args.out.stem}-{name}-{seed}.checkpoint", {"stage": name})
 
 
 def one_seed(args: Args, robot: RobotModel, tosses: list[Trajectories], seed: int) -> dict[str, Any]:

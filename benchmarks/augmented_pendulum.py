@@ -26,6 +26,7 @@ from nerd_gym.utils.progress import progress
 from nerd_gym.utils.timing import save
 
 HERE = Path(__file__).parent
+CHECKPOINTS = Path("out/augmented")  # a run that is stopped goes on from there
 ROBOT = HERE / "robots" / "double_pendulum_ibm.xml"
 RATE, SMOOTHED = 400, 21  # Hz, frames of the filter
 TRAIN, HELD, TEST = range(10), range(10, 13), range(13, 16)
@@ -130,7 +131,7 @@ def stage(
         identify=names,
     )
     trainer = Trainer(model, *data, settings, masks(robot))
-    checkpoint = args.out.with_name(f".{args.out.stem}-{name}-{seed}.checkpoint")
+    checkpoint = CHECKPOINTS / f"{args.out.stem}-{name}-{seed}.checkpoint"
     return model, trainer.run(checkpoint, {"stage": name})
 
 

@@ -45,20 +45,6 @@ def speed() -> str:
     return markdown(["Ant, 512 robots, one thread", "env-steps per second", "over `warp`"], rows)
 
 
-def pendulum() -> str:
-    """Errors by seed at both horizons."""
-    facts, rows = load("augmented_pendulum"), []
-    for name in facts["seeds"][0]:
-        cells = []
-        for frames in ("100", "400"):
-            for kind in ("mean", "median"):
-                pairs = [seed[name][frames][kind] for seed in facts["seeds"]]
-                cells.append(_spread([p[0] for p in pairs]) + " / " + _spread([p[1] for p in pairs]))
-        rows.append([name, *cells])
-    heads = ["", "100 frames, mean", "median", "400 frames, mean", "median"]
-    return markdown(heads, rows)
-
-
 def cube() -> str:
     """Errors of windows by seed."""
     facts, rows = load("augmented_cube"), []
@@ -78,4 +64,5 @@ AUGMENTED_TABLES = {
     "augmented_discovery": discovery,
     "augmented_link_lengths": link_lengths,
     "augmented_speed": speed,
+    "augmented_cube": cube,
 }

@@ -32,20 +32,12 @@ def discovery() -> None:
 
 
 def measured() -> None:
-    """Errors on runs that were only tested, a dot per seed."""
-    pendulum, cube = load("augmented_pendulum")["seeds"], load("augmented_cube")["seeds"]
-    panels: list[tuple[str, str, dict[str, list[float]]]] = []
-    for frames, kind in (("100", "mean"), ("400", "median")):
-        found = {name: [seed[name][frames][kind][1] for seed in pendulum] for name in list(pendulum[0])[1:]}
-        panels.append((f"pendulum, second link, {frames} frames", f"{kind} error, degrees", found))
-    names = list(cube[0]["rows"])
-    found = {name: [seed["rows"][name]["mm"][0] for seed in cube] for name in names}
-    panels.append(("cube, windows of 16 frames", "mean error, mm", found))
-    figure, axes = pyplot.subplots(1, len(panels), figsize=(11.5, 3.2), layout="constrained")
-    for axis, (title, unit, values) in zip(axes, panels, strict=True):
-        _dots(axis, values)
-        axis.set_title(title, fontsize=10)
-        axis.set_xlabel(unit)
+    """Errors on tosses that were only tested, a dot per seed."""
+    seeds = load("augmented_cube")["seeds"]
+    figure, axes = pyplot.subplots(1, 2, figsize=(8.4, 2.4), sharey=True, layout="constrained")
+    for axis, (unit, label) in zip(axes, (("mm", "mean error, mm"), ("degrees", "mean error, degrees")), strict=True):
+        _dots(axis, {name: [seed["rows"][name][unit][0] for seed in seeds] for name in seeds[0]["rows"]})
+        axis.set_xlabel(label)
     _save(figure, "augmented-measured.png")
 
 
