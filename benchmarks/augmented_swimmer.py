@@ -37,9 +37,9 @@ MEDIA = {
     "water, 5 degrees": (1000.0, 0.001518),
 }
 TORQUE, TRAIN_FRAMES, TEST_FRAMES = 20.0, 200, 900  # N m, and frames
-SPEED = 1.0  # m/s across a link, at which media are ranked
+SPEED = 0.5  # m/s across a link, at which media are ranked
 WIRE = (["drag/*/fx", "drag/*/fy", "drag/*/mz"], ["velocity/@/vx", "velocity/@/vy", "velocity/@/wz"])
-HIDDEN, UNITS = (12, 12), 17  # of the networks inside the engine, and of the LSTM
+HIDDEN, UNITS = (32, 32), 17  # of the networks inside the engine, and of the LSTM
 
 
 @dataclass
@@ -52,8 +52,8 @@ class Args:
     """Of swimmers; one joint has two links."""
     media: tuple[str, ...] = tuple(MEDIA)
     """Which; the LSTM is trained in water of 25 degrees."""
-    steps: int = 12
-    """Of least squares."""
+    steps: int = 60
+    """Of 20 iterations of L-BFGS each."""
     lstm_steps: int = 3000
     """Of AdamW."""
     out: Path = HERE / "results" / "augmented_swimmer.json"
@@ -171,10 +171,8 @@ def one(robot: RobotModel, medium: str, seed: int, args: Args, folder: Path) -> 
     train = simulated(robot, medium, 10, TRAIN_FRAMES, 100 * seed)
     held = simulated(robot, medium, 5, TRAIN_FRAMES, 100 * seed + 1)
     test = simulated(robot, medium, 20, TEST_FRAMES, 100 * seed + 2)
-    model = new_model(robot, Blueprint().wire(*WIRE, hidden=HIDDEN, activation="tanh"), train, seed=seed)
-    settings = Settings(
-        optimiser="gauss_newton", steps=args.steps, position=0.0, ridge=1e-10, held_frames=TRAIN_FRAMES, seed=seed
-    )
+    model = new_model(robot, Blueprint().wire(*WIRE, hidden=HIDDEN, activation="silu"), train, seed=seed)
+    settings = Settings(steps=args.steps, position=0.0, ridge=1e-10, held_frames=TRAIN_FRAMES, seed=seed)
     told = Trainer(model, train, held, settings).run(folder / f"drag-{seed}.checkpoint", {})
     (folder / f"drag-{seed}.checkpoint").unlink()
     row: dict[str, Any] = {"joints": robot.nj - 3, "medium": medium, "seed": seed, "kept": told["kept"]}
