@@ -50,6 +50,7 @@ figures: setup
 	$(BIN)/python benchmarks/augmented_discovery.py
 	$(BIN)/python benchmarks/augmented_link_lengths.py
 	$(BIN)/python benchmarks/augmented_speed.py
+	$(BIN)/python benchmarks/augmented_swimmer.py --joints 1 --media "water, 25 degrees"
 	$(BIN)/python benchmarks/mpc_trot.py
 	$(BIN)/python benchmarks/strike_planning.py --again
 	$(BIN)/python benchmarks/strike_policies.py

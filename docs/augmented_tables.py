@@ -55,6 +55,16 @@ def cube() -> str:
     return markdown(["", "mean, mm", "mean, degrees", "median, mm", "median, degrees"], rows)
 
 
+def swimmer() -> str:
+    """Errors over 900 frames, by case and seed."""
+    rows = []
+    for row in load("augmented_swimmer")["rows"]:
+        other = row.get("lstm", {"rmse": float("nan")})
+        cells = [f"{row[key]:.3f}" for key in ("rmse_plain", "rmse")]
+        rows.append([f"{row['joints'] + 1} links, {row['medium']}", str(row["seed"]), *cells, f"{other['rmse']:.3f}"])
+    return markdown(["swimmer", "seed", "no drag", "network on drag, 1,283 weights", "LSTM, 1,908 weights"], rows)
+
+
 def _spread(values: list[float]) -> str:
     low, high = min(values), max(values)
     return f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
@@ -65,4 +75,5 @@ AUGMENTED_TABLES = {
     "augmented_link_lengths": link_lengths,
     "augmented_speed": speed,
     "augmented_cube": cube,
+    "augmented_swimmer": swimmer,
 }
