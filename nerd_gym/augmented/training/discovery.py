@@ -228,7 +228,7 @@ def lasso_loop(trainer: LassoTrainer) -> type[TrainingLoop]:
             judge()
             trainer.drop()
             self.optimiser.state.clear()  # its curvature would bring back what is zero
-            self.average = {key: v.detach().clone() for key, v in self.module.state_dict().items()}
+            self.take_weights()
             return value
 
         def _validate(self) -> dict[str, float]:

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import jvp, vmap
 
 from nerd_gym.dynamics.training.loop import TrainingLoop
 
-from .search import function_of_point
+from .search import function_of_point, put
 from .windows import Trajectories
 
 AT_ONCE = 8  # free numbers whose slopes are computed together
@@ -61,9 +61,8 @@ def gauss_newton_loop(residuals: Callable[[Trajectories], Tensor]) -> type[Train
             function, x = function_of_point(self.module, residuals, batch)
             group: dict[str, Any] = self.optimiser.param_groups[0]  # its state is in checkpoints
             x, value, group["damping"] = step(function, x, group.get("damping", FIRST_DAMPING))
-            trained = [p for p in self.module.parameters() if p.requires_grad]
-            nn.utils.vector_to_parameters(x, trained)
-            self.average = {key: v.detach().clone() for key, v in self.module.state_dict().items()}
+            put(self.module, x)
+            self.take_weights()
             return value
 
     return Loop

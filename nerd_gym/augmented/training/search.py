@@ -252,6 +252,11 @@ def function_of_point(
     return of_point, torch.cat([p.detach().flatten() for p in chosen.values()])
 
 
+def put(module: nn.Module, point: Tensor) -> None:
+    """Put a module at a point of all that it trains."""
+    nn.utils.vector_to_parameters(point, [p for p in module.parameters() if p.requires_grad])
+
+
 def batched_loss(
     module: nn.Module, loss: Callable[[Any], Tensor], batch: Any, names: Sequence[str] | None = None
 ) -> tuple[Loss, Tensor]:

@@ -19,7 +19,7 @@ from nerd_gym.utils.arguments import check_real, check_seed, whole
 
 from .gauss_newton import gauss_newton_loop
 from .parametrise import FIXED, fixed_parameters, free_parameters
-from .search import Bounds, basin_hopping, batched_loss
+from .search import Bounds, basin_hopping, batched_loss, put
 from .windows import Scales, Trajectories, WindowLoss, cut, errors_of, normalise, rolled, rows_of
 
 GAUSS_NEWTON = "gauss_newton"
@@ -107,12 +107,11 @@ class Trainer:
         self.held = cut(held, frames, frames)
         count = len(self.held["q"])
         self.held = rows_of(self.held, torch.linspace(0, count - 1, min(HELD_ROWS, count)).long())
-        robot = model.robot
-        self.scales = Scales.of(robot, self.windows)
-        held_scales = Scales.of(robot, self.held)
-        self._held_size = held_scales.step
+        self._held_size = Scales.of(model.robot, self.held).step
         s = settings
-        self._loss = WindowLoss(model, self.scales, s.substeps, s.truncate, s.position, s.velocity)
+        self._loss = WindowLoss(
+            model, Scales.of(model.robot, self.windows), s.substeps, s.truncate, s.position, s.velocity
+        )
 
     def sample(self, generator: torch.Generator, size: int) -> Trajectories:
         """Windows; all of them if as many are asked for."""
@@ -145,8 +144,7 @@ class Trainer:
         first[0] = here
         bounds = Bounds(here - WIDEST, here + WIDEST)
         found = basin_hopping(loss, bounds, s.starts, s.hops, seed=s.seed, first=first)
-        trained = [p for p in self.model.parameters() if p.requires_grad]
-        torch.nn.utils.vector_to_parameters(found.x, trained)
+        put(self.model, found.x)
 
     def held_error(self) -> float:
         """Root mean square of displacements over rollouts of held-back runs, in parts of how far these move."""
@@ -172,14 +170,13 @@ class Trainer:
         weights = {key: value.clone() for key, value in self.model.state_dict().items()}
         if (s.starts > 1 or s.hops) and not checkpoint.exists():
             self._search()
-        validate = {"held": self.held_error}
         if s.optimiser == GAUSS_NEWTON:
             loop = gauss_newton_loop(self.residuals)
         trained = loop(
             self.model,
             self.sample,
             self.loss,
-            lambda: {name: error() for name, error in validate.items()},
+            lambda: {"held": self.held_error()},
             recipe,
             checkpoint,
             facts | {"settings": plain(asdict(s))},

@@ -70,7 +70,6 @@ class WindowLoss:
     truncate: int = 0  # frames after which gradients are cut; 0: never
     position: float = 1.0  # weight of q
     velocity: float = 1.0  # weight of qd
-    every: bool = True  # frame of a window, or its last alone
 
     def __call__(self, windows: Trajectories) -> Tensor:
         return self.residuals(windows).square().sum()
@@ -81,20 +80,18 @@ class WindowLoss:
         q, qd = windows["q"][:, 0], windows["qd"][:, 0]
         ground = windows["ground_point"], windows["ground_normal"]
         start = windows["start"] * robot.frame_dt
-        counted = frames if self.every else 1
         found = []
         for k in range(frames):
             if self.truncate and k and k % self.truncate == 0:
                 q, qd = q.detach(), qd.detach()
             time = start + k * robot.frame_dt
             q, qd = self.model.frame(q, qd, windows["force"][:, k], ground, self.substeps, time)
-            if self.every or k == frames - 1:
-                off = displacement(robot, windows["q"][:, k + 1], q) / self.scales.step
-                rate = (qd - windows["qd"][:, k + 1]) / self.scales.change
-                size = (counted * off.numel()) ** -0.5
-                for part, weight in ((off, self.position), (rate, self.velocity)):
-                    if weight:
-                        found.append(size * weight**0.5 * part.flatten())
+            off = displacement(robot, windows["q"][:, k + 1], q) / self.scales.step
+            rate = (qd - windows["qd"][:, k + 1]) / self.scales.change
+            size = (frames * off.numel()) ** -0.5
+            for part, weight in ((off, self.position), (rate, self.velocity)):
+                if weight:
+                    found.append(size * weight**0.5 * part.flatten())
         return torch.cat(found)
 
 
@@ -129,8 +126,7 @@ def normalise(model: AugmentedModel, windows: Trajectories, most: int = 4096) ->
     usual = _usual(model, moment, pick)
     given: set[str] = set()
     for one, net in zip(model.wires, model.scalar_nets, strict=True):
-        known = [[name for name in names if name not in given] for names in one.inputs]
-        if all(len(names) == len(one.inputs[0]) for names in known):
+        if given.isdisjoint(name for names in one.inputs for name in names):
             x = torch.cat([signals(model.catalogue, names) for names in one.inputs])
             net.centre.copy_(x.mean(0))
             spread = x.std(0)

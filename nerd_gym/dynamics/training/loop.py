@@ -191,9 +191,12 @@ class TrainingLoop:
         if not all(bool(value.isfinite().all()) for value in now.values() if value.is_floating_point()):
             self.module.load_state_dict(before)  # a line that led nowhere; the history is of no use either
             self.optimiser = make_optimiser(self.module, self.recipe)
-            now = before
-        self.average = {key: value.detach().clone() for key, value in now.items()}
+        self.take_weights()
         return min(values)
+
+    def take_weights(self) -> None:
+        """Validate the module's weights as they are, not an average."""
+        self.average = {key: value.detach().clone() for key, value in self.module.state_dict().items()}
 
     def _validate(self) -> dict[str, float]:
         """Errors of the averaged weights; the best so far are kept."""
@@ -241,7 +244,7 @@ class TrainingLoop:
                 bar.set_postfix(loss=f"{value:.3g}")
 
             optimiser.step(self._closure(optimiser, batch, world, tell))
-        self.average = {key: value.detach().clone() for key, value in self.module.state_dict().items()}
+        self.take_weights()
         self.step += recipe.polish
         self._validate()
 
